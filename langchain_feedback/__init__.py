@@ -1,0 +1,1 @@
+"""Parts that make a RAG application reliable."""

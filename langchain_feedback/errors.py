@@ -1,0 +1,37 @@
+"""Typed errors; each message says what to do next."""
+
+__all__ = [
+    "EmptyFolderError",
+    "LangChainFeedbackError",
+    "MissingExtraError",
+    "MissingKeyError",
+    "NoTextError",
+    "UnreadableFileError",
+]
+
+
+class LangChainFeedbackError(RuntimeError):
+    """Base of every error of this package's own.
+
+    A `RuntimeError`, since a LangGraph server passes on the message of those only.
+    """
+
+
+class MissingExtraError(LangChainFeedbackError, ImportError):
+    """An optional package is needed; the message names the extra to install."""
+
+
+class MissingKeyError(LangChainFeedbackError):
+    """A hosted model was asked for, and no key for it is set."""
+
+
+class EmptyFolderError(LangChainFeedbackError):
+    """A folder holds no file of a kind that can be read."""
+
+
+class UnreadableFileError(LangChainFeedbackError):
+    """A file could not be opened, decoded or parsed."""
+
+
+class NoTextError(UnreadableFileError):
+    """A file was read and holds no text, such as a scanned PDF."""

@@ -1,0 +1,203 @@
+"""The graph that answers from your documents, checks its answer, or abstains.
+
+    begin -> retrieve -> grade_documents -> generate -> check_groundedness
+    -> highlight_sources -> record_answer
+
+Where no chunk is kept, the question is rewritten and searched again; where a draft
+is not grounded, it is written again with what was unsupported in it; where a budget
+is spent, the graph abstains. It always ends.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Annotated, Any, Literal
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable
+from langgraph.graph import END, START, StateGraph, add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Checkpointer
+
+from langchain_feedback import nodes
+from langchain_feedback.judges.base import (
+    AnswerGenerator,
+    DocumentGrader,
+    GroundednessChecker,
+    Highlighter,
+)
+from langchain_feedback.judges.offline import (
+    ExtractiveGenerator,
+    LexicalGrader,
+    LexicalGroundednessChecker,
+    SentenceHighlighter,
+)
+from langchain_feedback.nodes.abstention import AbstentionMessage
+from langchain_feedback.nodes.keys import StateKeys, state_schema
+
+__all__ = ["create_reliable_rag", "reliable_rag_builder"]
+
+Model = BaseChatModel | Runnable[Any, Any] | AnswerGenerator | Literal["offline"]
+
+_OUTPUT = ["answer", "status", "reason", "grounded", "citations", "documents", "grades"]
+_OUTPUT += ["generations", "rewrites", "trace_id", "errors", "messages"]
+# What only the nodes need: a draft is nobody's answer yet.
+_HELD_BACK = ["draft", "draft_id", "unsupported"]
+
+
+def create_reliable_rag(
+    retriever: Runnable[str, list[Document]],
+    model: Model,
+    *,
+    checkpointer: Checkpointer = None,
+    name: str = "reliable_rag",
+    **options: Any,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Make the whole graph: a question in, a verified answer or an abstention out.
+
+    With k chunks, R rewrites and G regenerations allowed, one question makes at most
+    `(R + 1)(ceil(k / 8) + k) + R + 2(G + 1) + 1` model calls, and 4 where all goes
+    well (grade, generate, check, highlight; k up to 8).
+
+    Args:
+        retriever: Any retriever: a Runnable from a string to documents.
+        model: A chat model, an `AnswerGenerator`, or the word `"offline"` for the
+            parts that need no model (see `judges.offline`).
+        checkpointer: As in `StateGraph.compile`.
+        name: The graph's name.
+        options: As in `reliable_rag_builder`.
+
+    Returns:
+        A compiled graph. Its output holds `answer`, `status` (`answered` or
+        `abstained`), `reason`, `grounded`, `citations`, `documents`, `grades`,
+        `generations`, `rewrites`, `trace_id` and `errors`.
+
+    Example:
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> chunks = [Document("A refund takes 14 days.", metadata={"source": "faq.md"})]
+        >>> graph = create_reliable_rag(RunnableLambda(lambda question: chunks), "offline")
+        >>> result = graph.invoke({"question": "How long does a refund take?"})
+        >>> result["answer"], result["citations"][0]["source"]
+        ('A refund takes 14 days.', 'faq.md')
+        >>> graph.invoke({"question": "Who won the cup?"})["reason"]
+        'none_relevant'
+    """
+    builder = reliable_rag_builder(retriever, model, **options)
+    return builder.compile(checkpointer=checkpointer, name=name)
+
+
+def reliable_rag_builder(
+    retriever: Runnable[str, list[Document]],
+    model: Model,
+    *,
+    grader: DocumentGrader | Runnable[Any, Any] | None = None,
+    groundedness: GroundednessChecker | Runnable[Any, Any] | None = None,
+    highlighter: Highlighter | Runnable[Any, Any] | None = None,
+    max_rewrites: int = 1,
+    max_regenerations: int = 1,
+    messages: bool = False,
+    on_unknown: Literal["keep", "drop"] = "keep",
+    abstention: AbstentionMessage | None = None,
+    stream_drafts: bool = False,
+    search_kwargs: Mapping[str, Any] | None = None,
+    id_field: str | None = None,
+) -> StateGraph[Any, Any, Any, Any]:
+    """Make the graph's builder, to add steps of your own before compiling it.
+
+    Args:
+        retriever: Any retriever: a Runnable from a string to documents.
+        model: As in `create_reliable_rag`.
+        grader: A grader, or a chat model that grades; None: `model`.
+        groundedness: A checker, or a chat model that checks; None: `model`.
+        highlighter: A highlighter, or a chat model that quotes; None: `model`.
+        max_rewrites: How often the question may be rewritten. Without a chat model
+            nobody can rewrite it, and this counts as 0.
+        max_regenerations: How often a draft may be written again.
+        messages: Whether the graph chats: `messages` in and out, the question being
+            the last human message.
+        on_unknown: Whether chunks that got no verdict are kept or dropped.
+        abstention: Replaces the text of an abstention (see `nodes.abstain`).
+        stream_drafts: Whether drafts are streamed before they are verified.
+        search_kwargs: Passed to the retriever, for example `{"k": 4}`.
+        id_field: The metadata field that holds a chunk's id, if any.
+
+    Raises:
+        TypeError: If `model` is neither of what it may be.
+        ValueError: If a budget is negative or `on_unknown` is not a word it knows.
+    """
+    _check_model(model)
+    writer = ExtractiveGenerator() if isinstance(model, str) else model
+    can_chat = not isinstance(writer, AnswerGenerator)
+    grader = grader or (writer if can_chat else LexicalGrader(id_field=id_field))
+    groundedness = groundedness or (writer if can_chat else LexicalGroundednessChecker())
+    highlighter = highlighter or (writer if can_chat else SentenceHighlighter(id_field=id_field))
+    keys = StateKeys(messages="messages" if messages else None)
+    rewrites = max_rewrites if can_chat else min(max_rewrites, 0)
+
+    builder = _Builder(**_schemas(keys))
+    builder.add_node(nodes.begin(keys=keys))
+    builder.add_node(nodes.retrieve(retriever, keys=keys, **(search_kwargs or {})))
+    builder.add_node(
+        nodes.grade_documents(grader, on_unknown=on_unknown, keys=keys, id_field=id_field)
+    )
+    builder.add_node(nodes.generate(writer, stream_drafts=stream_drafts, keys=keys))
+    builder.add_node(nodes.check_groundedness(groundedness, keys=keys))
+    builder.add_node(nodes.highlight_sources(highlighter, keys=keys, id_field=id_field))
+    builder.add_node(nodes.abstain(abstention, keys=keys))
+    builder.add_node(nodes.record_answer(keys=keys))
+    after_grading: dict[Hashable, str] = {"generate": "generate", "abstain": "abstain"}
+    if rewrites > 0:
+        builder.add_node(nodes.rewrite_question(writer, keys=keys))
+        builder.add_edge("rewrite_question", "retrieve")
+        after_grading["rewrite_question"] = "rewrite_question"
+
+    builder.add_edge(START, "begin")
+    builder.add_edge("begin", "retrieve")
+    builder.add_edge("retrieve", "grade_documents")
+    builder.add_conditional_edges(
+        "grade_documents",
+        nodes.route_after_grading(max_rewrites=rewrites, keys=keys),
+        after_grading,
+    )
+    builder.add_edge("generate", "check_groundedness")
+    builder.add_conditional_edges(
+        "check_groundedness",
+        nodes.route_after_verification(max_regenerations=max_regenerations, keys=keys),
+        {"record_answer": "highlight_sources", "generate": "generate", "abstain": "abstain"},
+    )
+    builder.add_edge("highlight_sources", "record_answer")
+    builder.add_edge("abstain", "record_answer")
+    builder.add_edge("record_answer", END)
+    return builder
+
+
+class _Builder(StateGraph[Any, Any, Any, Any]):
+    """A builder whose graphs hold drafts back from every stream of state."""
+
+    def compile(self, *args: Any, **kwargs: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        graph = super().compile(*args, **kwargs)
+        graph.stream_channels = [
+            channel for channel in graph.stream_channels_list if channel not in _HELD_BACK
+        ]
+        return graph
+
+
+def _schemas(keys: StateKeys) -> dict[str, type[Any]]:
+    chat = {"messages": Annotated[list[AnyMessage], add_messages]}
+    names = list(keys.names())
+    asked = ["question"] if keys.messages is None else ["messages"]
+    return {
+        "state_schema": state_schema("ReliableRAGState", keys, names, annotations=chat),
+        "input_schema": state_schema("ReliableRAGInput", keys, asked, annotations=chat),
+        "output_schema": state_schema("ReliableRAGOutput", keys, _OUTPUT, annotations=chat),
+    }
+
+
+def _check_model(model: Any) -> None:
+    if model == "offline" or isinstance(model, Runnable):
+        return
+    msg = (
+        "model must be a chat model, an AnswerGenerator, or the word 'offline' for the parts "
+        f"that need no model; got {model!r}"
+    )
+    raise TypeError(msg)

@@ -1,0 +1,1 @@
+"""Judges: grade chunks, check answers, find quotes, with a chat model or without one."""

@@ -1,0 +1,139 @@
+"""What a judge is: a Runnable with one request, one result, and both of sync and async.
+
+To write your own, subclass `DocumentGrader`, `GroundednessChecker`, `Highlighter`
+or `AnswerGenerator` and implement `judge` (and `ajudge`, where there is something
+to await). Results are plain data, so that graph state can hold them.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypedDict, TypeVar, cast
+
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable, RunnableConfig
+
+__all__ = [
+    "AnswerGenerator",
+    "CheckingRequest",
+    "Citation",
+    "DocumentGrader",
+    "GenerationRequest",
+    "Grade",
+    "GradingRequest",
+    "Groundedness",
+    "GroundednessChecker",
+    "Highlighter",
+    "Judge",
+]
+
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
+
+
+class GradingRequest(TypedDict):
+    """A question and the retrieved chunks, in order."""
+
+    question: str
+    documents: list[Document]
+
+
+class Grade(TypedDict):
+    """Whether one chunk helps to answer the question."""
+
+    chunk_id: str
+    """The chunk's key (see `chunk_key`)."""
+    verdict: str
+    """`yes`, `no`, or `unknown`: no clear answer, or a failed call; it is never stored as `no`."""
+    reason: str
+    """The judge's words, possibly empty."""
+    error: str | None
+    """The class name of the error that left this chunk without a verdict."""
+
+
+class CheckingRequest(TypedDict):
+    """An answer and the chunks that it must rest on."""
+
+    question: str
+    answer: str
+    documents: list[Document]
+
+
+class Groundedness(TypedDict):
+    """Whether the chunks support the whole answer."""
+
+    verdict: str
+    """`yes`, `no` or `unknown`; only `yes` counts as grounded."""
+    reason: str
+    unsupported: list[str]
+    """The statements of the answer that no chunk supports."""
+    error: str | None
+    """The class name of the error that left the answer unchecked."""
+
+
+class Citation(TypedDict):
+    """A passage of a chunk that supports the answer."""
+
+    chunk_id: str
+    source: str
+    """Where the chunk comes from, for people: file, page or heading."""
+    quote: str
+    """The source's own wording; of an unverified quote, the judge's wording."""
+    start: int
+    """Offset of the passage in the chunk's text, in code points."""
+    end: int
+    """Offset behind the passage. An unverified quote spans the whole chunk."""
+    verified: bool
+    """Whether the quote was found in the chunk by code."""
+    occurrences: int
+    """How often the passage stands in the chunk; 0 where unverified."""
+
+
+class GenerationRequest(TypedDict):
+    """What an answer is written from."""
+
+    question: str
+    documents: list[Document]
+    history: str
+    """The earlier turns of the conversation as text, or an empty string."""
+    unsupported: list[str]
+    """Statements of a rejected draft that the chunks do not support."""
+
+
+class Judge(Runnable[RequestT, ResultT], ABC, Generic[RequestT, ResultT]):
+    """A Runnable that turns a request into a result; see the module's docstring."""
+
+    def invoke(self, input: RequestT, config: RunnableConfig | None = None, **_: Any) -> ResultT:  # noqa: A002
+        """Judge one request."""
+        return self._call_with_config(cast("Any", self.judge), input, config)
+
+    async def ainvoke(
+        self,
+        input: RequestT,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> ResultT:
+        """Judge one request without blocking the event loop."""
+        return await self._acall_with_config(cast("Any", self.ajudge), input, config)
+
+    @abstractmethod
+    def judge(self, request: RequestT, config: RunnableConfig) -> ResultT:
+        """Return the result; pass `config` on to whatever is called."""
+
+    async def ajudge(self, request: RequestT, config: RunnableConfig) -> ResultT:
+        """Do the same without blocking; the default suits judges that only compute."""
+        return self.judge(request, config)
+
+
+class DocumentGrader(Judge[GradingRequest, list[Grade]]):
+    """Grades each chunk: one `Grade` for each document, in order."""
+
+
+class GroundednessChecker(Judge[CheckingRequest, Groundedness]):
+    """Says whether an answer rests on the chunks."""
+
+
+class Highlighter(Judge[CheckingRequest, list[Citation]]):
+    """Finds the passages that support an answer."""
+
+
+class AnswerGenerator(Judge[GenerationRequest, str]):
+    """Writes an answer without a chat model; an empty string means that it has none."""

@@ -1,0 +1,196 @@
+"""Read a yes or a no out of whatever a model replied, without guessing.
+
+Verdict words are matched as whole clauses, never as substrings: "Notably" holds
+no "no", and "yes and no" is neither.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+__all__ = ["Verdict", "embedded_json", "parse_verdict", "reply_text"]
+
+
+class Verdict(StrEnum):
+    """A judge's answer. `UNKNOWN`: the reply held no clear one, which is never a no."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+def _phrases(words: str) -> frozenset[str]:
+    return frozenset(words.replace("_", " ") if "_" in words else words for words in words.split())
+
+
+# "_" stands for a space. Partial support is not support.
+_WORDS = {
+    Verdict.YES: _phrases(
+        "yes yeah yep true correct relevant grounded supported entailed fully_supported "
+        "fully_grounded fully_relevant highly_relevant ja oui sí si sim sì да tak evet はい "
+        "是 是的 对 相关 有关 예 네"
+    ),
+    Verdict.NO: _phrases(
+        "no nope false incorrect irrelevant ungrounded unsupported partial partially not_relevant "
+        "not_grounded not_supported not_entailed not_correct partially_relevant "
+        "partially_grounded partially_supported nein non não нет nie hayır いいえ 否 不 不是 "
+        "不相关 无关 아니오 아니요"
+    ),
+}
+# A lone "1" or "y" is a verdict only as the whole reply or a labelled value: "1." opens a list.
+_SHORT = {"1": Verdict.YES, "y": Verdict.YES, "0": Verdict.NO, "n": Verdict.NO}
+_KEYS = (
+    "verdict binary_score answer relevant is_relevant grounded is_grounded supported "
+    "is_supported score grade label result decision"
+).split()
+
+_THINKING = re.compile(
+    r"<(think|thinking|reasoning|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE
+)
+_THINKING_END = re.compile(
+    r"^.*</(?:think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE
+)
+_SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|[。！？\n]+")
+_CLAUSE_END = re.compile(r"[,;，；、(]|\s[-–—]+\s|—")
+_LABELLED = re.compile(r"^(?P<label>[^:=：]{1,40}?)\s*[:=：]\s*(?P<value>.+)$")
+# "Hallucinated: no" is good news: a label that already denies makes its value unreadable here.
+_DENIAL = re.compile(r"\b(not?|un\w+|ir\w+|in(?:correct|valid)|hallucinat\w*|missing)\b")
+_OPENING = re.compile(r"^(yes|no) (?:it|this|that|there|the|because|since)\b")
+_STATEMENT = re.compile(
+    r"^(?:the |this )?(?:document|chunk|passage|context|text|answer|claim|it|this)"
+    r"(?: is|'s) (?P<verdict>(?:not |un|ir)?(?:relevant|grounded|supported))\b"
+)
+
+
+def reply_text(reply: Any) -> str:
+    """Return the text of a reply: a string, a message, or a list of content blocks.
+
+    Thinking, reasoning and other blocks without text are left out, and so is a
+    reasoning section inside the text (`<think>...</think>`, closed or not).
+
+    Example:
+        >>> from langchain_core.messages import AIMessage
+        >>> blocks = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "yes"}]
+        >>> reply_text(AIMessage(content=blocks))
+        'yes'
+    """
+    if isinstance(reply, BaseMessage):
+        text = str(reply.text)
+    elif isinstance(reply, list):
+        blocks = (block if isinstance(block, str) else _block_text(block) for block in reply)
+        text = "".join(blocks)
+    else:
+        text = "" if reply is None else str(reply)
+    text = _THINKING.sub("", text)
+    # Some chat templates open the section themselves: only its end reaches us.
+    return _THINKING_END.sub("", text).strip()
+
+
+def parse_verdict(reply: Any) -> Verdict:
+    """Read a verdict tolerantly: case, marks, Markdown, thinking, content blocks, JSON, labels.
+
+    Args:
+        reply: A string, a message, a list of content blocks, a bool, or a mapping.
+
+    Returns:
+        `UNKNOWN` for an empty reply, a refusal, both answers at once, or no clear one.
+
+    Example:
+        >>> [str(parse_verdict(text)) for text in ("**Yes**", "No, this is about shipping.")]
+        ['yes', 'no']
+        >>> [str(parse_verdict(text)) for text in ("yes/no", "Not sure", "", {"score": True})]
+        ['unknown', 'unknown', 'unknown', 'yes']
+    """
+    if isinstance(reply, bool):
+        return Verdict.YES if reply else Verdict.NO
+    if isinstance(reply, Mapping):
+        return _from_mapping(reply)
+    text = reply_text(reply)
+    if (data := embedded_json(text)) is not None:
+        return _from_mapping(data)
+    return _from_text(text)
+
+
+def _block_text(block: Any) -> str:
+    is_text = isinstance(block, Mapping) and block.get("type") == "text"
+    return str(block.get("text") or "") if is_text else ""
+
+
+def embedded_json(text: str) -> dict[str, Any] | None:
+    """Return the first JSON object in `text`, fenced or not."""
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text[start:])
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _from_mapping(data: Mapping[str, Any]) -> Verdict:
+    values = [data[key] for key in _KEYS if data.get(key) is not None]
+    return _agreed(
+        Verdict.YES if value is True else Verdict.NO if value is False else _exact(str(value))
+        for value in values
+    )
+
+
+def _from_text(text: str) -> Verdict:
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    folded = re.sub(r"[*_`#>\"“”]+", " ", folded)
+    folded = re.sub(r"\bno\.\s*(?=\d)", "number ", folded)
+    if whole := _SHORT.get(folded.strip(" .!")):
+        return whole
+    sentences = [part.strip() for part in _SENTENCE_END.split(folded) if part.strip()]
+    labelled = [verdict for part in sentences for verdict in _labelled(part)]
+    if labelled:
+        return _agreed(labelled)
+    if not sentences:
+        return Verdict.UNKNOWN
+    first, last = _clauses(sentences[0]), _clauses(sentences[-1])
+    # A verdict opens a reply or closes it; what stands between is a reason or an echo.
+    candidates = dict.fromkeys([first[0], last[0], last[-1]])
+    found = [verdict for clause in candidates if (verdict := _clause(clause))]
+    return _agreed(found)
+
+
+def _clauses(sentence: str) -> list[str]:
+    return [part.strip(" '") for part in _CLAUSE_END.split(sentence)]
+
+
+def _labelled(sentence: str) -> Iterator[Verdict]:
+    match = _LABELLED.match(sentence)
+    if match and not _DENIAL.search(match["label"]):
+        verdict = _exact(_clauses(match["value"])[0])
+        if verdict is not Verdict.UNKNOWN:
+            yield verdict
+
+
+def _clause(clause: str) -> Verdict | None:
+    """Read one clause, or the label before its colon ("No: it lists fees")."""
+    for text in (clause, re.split("[:：]", clause)[0].strip()):
+        for verdict, words in _WORDS.items():
+            if text in words:
+                return verdict
+    if opening := _OPENING.match(clause):
+        return Verdict(opening[1])
+    if statement := _STATEMENT.match(clause):
+        return Verdict.NO if statement["verdict"] in _WORDS[Verdict.NO] else Verdict.YES
+    return None
+
+
+def _exact(value: str) -> Verdict:
+    text = unicodedata.normalize("NFKC", value).casefold().strip(" .!'\"*`_")
+    text = text.replace("_", " ")
+    return _SHORT.get(text) or _clause(text) or Verdict.UNKNOWN
+
+
+def _agreed(verdicts: Any) -> Verdict:
+    distinct = set(verdicts)
+    return distinct.pop() if len(distinct) == 1 else Verdict.UNKNOWN

@@ -1,0 +1,118 @@
+"""Write a draft from the kept chunks."""
+
+from typing import Any
+
+from langchain_core.exceptions import ModelRefusalError
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
+from langgraph.constants import TAG_NOSTREAM
+
+from langchain_feedback.judges.base import AnswerGenerator, GenerationRequest
+from langchain_feedback.judges.prompts import GENERATE_ANSWER, NO_ANSWER, Fences, prompt
+from langchain_feedback.judges.verdict import reply_text
+from langchain_feedback.nodes._node import Node, StateView, Update, emit, failure
+from langchain_feedback.nodes.keys import StateKeys
+
+__all__ = ["DRAFT_TAG", "generate", "withdraw_draft"]
+
+DRAFT_TAG = "draft"
+"""The tag of the model call that writes a draft."""
+
+
+def generate(
+    model: Runnable[Any, Any],
+    *,
+    stream_drafts: bool = False,
+    keys: StateKeys | None = None,
+) -> Node:
+    """Make the node that writes a draft; nothing of it is a message yet.
+
+    A draft is held back from `stream_mode="messages"` until `record_answer`
+    publishes it. The next draft is told which statements of the last one no chunk
+    supports. Without a kept chunk nobody is asked, and the draft is empty. A reply
+    without text, a refusal, and the model's word that the chunks hold no answer
+    are empty drafts too. Other errors of the model are raised.
+
+    Args:
+        model: A chat model, or an `AnswerGenerator`.
+        stream_drafts: Whether tokens are streamed at once, tagged `draft`. A draft
+            that is rejected later is then withdrawn by a custom stream event
+            `{"event": "draft_withdrawn", "message_id": ...}`.
+        keys: Your graph's names of the keys.
+
+    Example:
+        >>> from langchain_core.documents import Document
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> node = generate(FakeListChatModel(responses=["Within 14 days."]))
+        >>> node({"question": "How long?", "kept": [Document("Refunds take 14 days.")]})
+        {'draft': 'Within 14 days.', 'draft_id': '', 'generations': 1}
+    """
+    is_generator = isinstance(model, AnswerGenerator)
+
+    def prepare(view: StateView) -> Any:
+        withdraw_draft(view)
+        if not view.kept:
+            return finish(view, "")
+        request = GenerationRequest(
+            question=view.question,
+            documents=view.kept,
+            history=view.history,
+            unsupported=view.get("unsupported"),
+        )
+        return request if is_generator else _messages(request)
+
+    def finish(view: StateView, reply: Any) -> Update:
+        text = reply_text(reply)
+        streamed = stream_drafts and isinstance(reply, BaseMessage)
+        return Update(
+            draft="" if _declines(text) else text,
+            draft_id=str(reply.id or "") if streamed else "",
+            generations=view.get("generations") + 1,
+        )
+
+    def recover(view: StateView, error: Exception) -> Update:
+        if not isinstance(error, ModelRefusalError):
+            raise error
+        entry = failure("generate", type(error).__name__)
+        return Update(finish(view, "") | {"errors": [*view.get("errors"), entry]})
+
+    tags = [DRAFT_TAG] if stream_drafts else [DRAFT_TAG, TAG_NOSTREAM]
+    return Node(
+        "generate",
+        keys=keys or StateKeys(),
+        reads=["question", "messages", "kept", "unsupported", "generations", "errors"],
+        writes=["draft", "draft_id", "generations", "errors"],
+        prepare=prepare,
+        step=model,
+        finish=finish,
+        recover=recover,
+        config=lambda _: {"tags": tags},
+    )
+
+
+def withdraw_draft(view: StateView) -> None:
+    """Tell the stream that a draft which it has shown was rejected."""
+    if draft_id := view.get("draft_id"):
+        event = {"event": "draft_withdrawn", "message_id": draft_id}
+        emit(event | {"trace_id": view.get("trace_id")})
+
+
+def _declines(text: str) -> bool:
+    """Whether the model said what it was told to say when the chunks hold no answer."""
+    return text.partition("\n")[0].strip(" .*`\"'") == NO_ANSWER
+
+
+def _messages(request: GenerationRequest) -> list[BaseMessage]:
+    fences = Fences()
+    history = request["history"]
+    rejected = "\n".join(f"- {statement}" for statement in request["unsupported"])
+    return prompt(
+        GENERATE_ANSWER,
+        fences.around("conversation", history) if history else "",
+        fences.chunks(request["documents"]),
+        fences.around("question", request["question"]),
+        "An earlier draft was rejected: no chunk supports these statements of it. Leave them "
+        f"out or correct them from the chunks.\n{fences.around('unsupported', rejected)}"
+        if rejected
+        else "",
+    )

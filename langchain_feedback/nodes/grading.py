@@ -1,0 +1,112 @@
+"""Grade the retrieved chunks and keep the relevant ones."""
+
+from typing import Any, Literal
+
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable
+
+from langchain_feedback.documents import chunk_key, copy_document, unique_documents
+from langchain_feedback.judges.base import DocumentGrader, Grade, GradingRequest
+from langchain_feedback.judges.grading import LLMDocumentGrader, make_grade
+from langchain_feedback.judges.verdict import Verdict
+from langchain_feedback.nodes._node import Node, StateView, Update, failure
+from langchain_feedback.nodes.keys import StateKeys
+
+__all__ = ["grade_documents"]
+
+_NAME = "grade_documents"
+
+
+def grade_documents(
+    grader: DocumentGrader | Runnable[Any, Any],
+    *,
+    on_unknown: Literal["keep", "drop"] = "keep",
+    keys: StateKeys | None = None,
+    id_field: str | None = None,
+) -> Node:
+    """Make the node that keeps the chunks that help to answer the question.
+
+    Chunks without text are dropped unasked, and each distinct chunk is graded
+    once, also where a reducer of your state has collected it twice. `grades`
+    holds every verdict; a chunk that got none (`unknown`) is kept or dropped as
+    `on_unknown` says, and is never recorded as a `no`.
+
+    `reason` becomes `no_documents` where there was no text to grade,
+    `none_relevant` where nothing was kept, `judge_failed` where nothing was kept
+    because no chunk got a verdict.
+
+    Args:
+        grader: A grader, or a chat model for an `LLMDocumentGrader`.
+        on_unknown: What to do with a chunk that got no verdict.
+        keys: Your graph's names of the keys.
+        id_field: The metadata field that holds a chunk's id, if any.
+
+    Raises:
+        ValueError: If `on_unknown` is neither `keep` nor `drop`, or when the
+            grader returns another number of grades than it was given chunks.
+
+    Example:
+        >>> from langchain_feedback.judges.offline import LexicalGrader
+        >>> chunks = [Document("A refund takes 14 days."), Document("Keys rotate.")]
+        >>> state = {"question": "How long does a refund take?", "documents": chunks}
+        >>> [chunk.page_content for chunk in grade_documents(LexicalGrader())(state)["kept"]]
+        ['A refund takes 14 days.']
+    """
+    if on_unknown not in ("keep", "drop"):
+        msg = f"on_unknown must be 'keep' or 'drop', got {on_unknown!r}"
+        raise ValueError(msg)
+    if not isinstance(grader, DocumentGrader):
+        grader = LLMDocumentGrader(grader, id_field=id_field)
+
+    def with_text(view: StateView) -> list[Document]:
+        documents = unique_documents(view.get("documents"), id_field)
+        return [document for document in documents if document.page_content.strip()]
+
+    def prepare(view: StateView) -> GradingRequest | Update:
+        documents = with_text(view)
+        if not documents:
+            return Update(kept=[], grades=[], reason="no_documents")
+        return GradingRequest(question=_question(view), documents=documents)
+
+    def finish(view: StateView, grades: list[Grade]) -> Update:
+        documents = with_text(view)
+        if len(grades) != len(documents):
+            msg = f"{grader!r} returned {len(grades)} grades for {len(documents)} chunks"
+            raise ValueError(msg)
+        wanted = {Verdict.YES, Verdict.UNKNOWN} if on_unknown == "keep" else {Verdict.YES}
+        pairs = zip(documents, grades, strict=True)
+        kept = [copy_document(doc) for doc, grade in pairs if grade["verdict"] in wanted]
+        update = Update(kept=kept, grades=grades, reason="" if kept else _why(grades))
+        failed = [failure(_NAME, g["error"], g["chunk_id"]) for g in grades if g["error"]]
+        if failed:
+            update["errors"] = view.get("errors") + failed
+        return update
+
+    def recover(view: StateView, error: Exception) -> Update:
+        names = [
+            make_grade(chunk_key(document, id_field), Verdict.UNKNOWN, error=type(error).__name__)
+            for document in with_text(view)
+        ]
+        return finish(view, names)
+
+    return Node(
+        _NAME,
+        keys=keys or StateKeys(),
+        reads=["question", "search_question", "messages", "documents", "errors"],
+        writes=["kept", "grades", "reason", "errors"],
+        prepare=prepare,
+        step=grader,
+        finish=finish,
+        recover=recover,
+    )
+
+
+def _question(view: StateView) -> str:
+    """Return the question, with the rewritten one that may stand better on its own."""
+    question, searched = view.question, view.get("search_question")
+    return f"{question}\n(in other words: {searched})" if searched else question
+
+
+def _why(grades: list[Grade]) -> str:
+    unread = all(grade["verdict"] == Verdict.UNKNOWN for grade in grades)
+    return "judge_failed" if unread else "none_relevant"

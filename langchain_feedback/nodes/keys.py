@@ -1,0 +1,142 @@
+"""The names of a graph's state keys, which the nodes read and write."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AnyMessage
+from langgraph.managed import RemainingSteps
+from typing_extensions import TypedDict
+
+__all__ = ["DEFAULTS", "StateKeys", "state_schema"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateKeys:
+    """Where the nodes keep their data in your state.
+
+    Map a name where your graph has another one for it, for example
+    `StateKeys(question="query", draft="generation")`. A graph that overwrites its
+    documents with the relevant ones maps `kept="documents"`. Keys that your state
+    does not declare are added by the nodes themselves.
+
+    Raises:
+        ValueError: If a name is empty, or two keys share one (but for `kept`,
+            which may be `documents`).
+    """
+
+    question: str = "question"
+    """The user's question."""
+    search_question: str = "search_question"
+    """The rewritten question to search with; empty before a rewrite."""
+    documents: str = "documents"
+    """The retrieved chunks."""
+    kept: str = "kept"
+    """The chunks that answers may rest on."""
+    grades: str = "grades"
+    """One dict for each distinct chunk that was graded (see `Grade`)."""
+    draft: str = "draft"
+    """An answer that is not verified yet."""
+    draft_id: str = "draft_id"
+    """The message id of a draft that was streamed; else empty."""
+    unsupported: str = "unsupported"
+    """Statements of the last draft that no chunk supports."""
+    answer: str = "answer"
+    """What the user gets: a verified answer or an abstention."""
+    citations: str = "citations"
+    """One dict for each passage that supports the answer (see `Citation`)."""
+    grounded: str = "grounded"
+    """Whether the draft is grounded; None before the check."""
+    status: str = "status"
+    """`answered` or `abstained`."""
+    reason: str = "reason"
+    """Why the graph abstained, or would now."""
+    generations: str = "generations"
+    """How many drafts were written for this question."""
+    rewrites: str = "rewrites"
+    """How often the question was rewritten."""
+    trace_id: str = "trace_id"
+    """The id that a later rating names."""
+    errors: str = "errors"
+    """One dict for each failure that was survived: node, error class, chunk."""
+    messages: str | None = None
+    """The message list of a chat graph. The question is then its last human message."""
+
+    def __post_init__(self) -> None:
+        names = self.names()
+        if not all(names.values()):
+            msg = f"State keys must not be empty: {names!r}"
+            raise ValueError(msg)
+        taken = [name for key, name in names.items() if key != "kept" or name != self.documents]
+        if doubled := sorted({name for name in taken if taken.count(name) > 1}):
+            msg = f"Two state keys share one name: {', '.join(map(repr, doubled))}"
+            raise ValueError(msg)
+
+    def names(self) -> dict[str, str]:
+        """Return your graph's name for each key; without `messages` where there are none."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {key: name for key, name in pairs if name is not None}
+
+
+DEFAULTS: dict[str, Any] = {
+    "question": "",
+    "search_question": "",
+    "documents": [],
+    "kept": [],
+    "grades": [],
+    "draft": "",
+    "draft_id": "",
+    "unsupported": [],
+    "answer": "",
+    "citations": [],
+    "grounded": None,
+    "status": "",
+    "reason": "",
+    "generations": 0,
+    "rewrites": 0,
+    "trace_id": "",
+    "errors": [],
+    "messages": [],
+}
+"""What a key holds before anything was written to it."""
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(
+        "question search_question draft draft_id answer status reason trace_id".split(), str
+    ),
+    **dict.fromkeys(("documents", "kept"), list[Document]),
+    **dict.fromkeys(("grades", "citations", "errors"), list[dict[str, Any]]),
+    **dict.fromkeys(("generations", "rewrites"), int),
+    "unsupported": list[str],
+    "grounded": bool | None,
+    "messages": list[AnyMessage],
+}
+
+
+def state_schema(
+    name: str,
+    keys: StateKeys,
+    used: list[str],
+    *,
+    remaining_steps: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> type[Any]:
+    """Make the TypedDict of some keys under your names.
+
+    LangGraph adds the channels of a node's input schema to the graph, so a node's
+    data survives in any host state without being declared there. A channel that
+    the host declares keeps the host's type and reducer.
+
+    Args:
+        name: The name of the TypedDict.
+        keys: Your names.
+        used: The keys to declare; those without a name in `keys` are left out.
+        remaining_steps: Whether to ask LangGraph for the steps left.
+        annotations: Types to use in place of the usual ones, by key.
+    """
+    names = keys.names()
+    types = _TYPES | (annotations or {})
+    channels = {names[key]: types[key] for key in used if key in names}
+    if remaining_steps:
+        channels["remaining_steps"] = RemainingSteps
+    return TypedDict(name, channels, total=False)  # type: ignore[operator, no-any-return]

@@ -1,0 +1,95 @@
+"""Begin a question, and retrieve chunks for it."""
+
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_feedback.documents import copy_document
+from langchain_feedback.nodes._node import Node, StateView, Update
+from langchain_feedback.nodes.keys import DEFAULTS, StateKeys
+from langchain_feedback.traces import ATTEMPT_KEY, TRACE_ID_KEY, new_trace_id
+
+__all__ = ["begin", "retrieve"]
+
+_PER_QUESTION = [key for key in DEFAULTS if key not in ("question", "documents", "messages")]
+
+
+def begin(*, keys: StateKeys | None = None) -> Node:
+    """Make the node that opens a question: a fresh trace id, and budgets at zero.
+
+    It resets every per-question key, so that the second question on a thread has
+    its own budgets. The trace id is `config["metadata"]["feedback_trace_id"]` where
+    the caller hands one over. In a chat graph it takes the last human message as
+    the question.
+
+    Args:
+        keys: Your graph's names of the keys.
+
+    Raises:
+        ValueError: When it runs on a state without a question.
+
+    Example:
+        >>> begin()({"question": "How long does a refund take?"})["generations"]
+        0
+    """
+    keys = keys or StateKeys()
+
+    def prepare(view: StateView) -> Update:
+        given = (view.config.get("metadata") or {}).get(TRACE_ID_KEY)
+        reset = {key: StateView({}, keys).get(key) for key in _PER_QUESTION}
+        update = Update(reset | {"trace_id": str(given or new_trace_id())})
+        question = view.question
+        if keys.messages is not None:
+            update["question"] = question
+        return update
+
+    reads = ["question", "messages"]
+    return Node("begin", keys=keys, reads=reads, writes=_PER_QUESTION, prepare=prepare)
+
+
+def retrieve(
+    retriever: Runnable[str, list[Document]],
+    *,
+    keys: StateKeys | None = None,
+    **search_kwargs: Any,
+) -> Node:
+    """Make the node that retrieves chunks, by the rewritten question where there is one.
+
+    The chunks are copies: the retriever's own objects are never touched. The trace
+    id and the attempt (1, then 2 after a rewrite) reach the retriever in
+    `config["metadata"]`. An error of the retriever is raised.
+
+    Args:
+        retriever: Any retriever: a Runnable from a string to documents.
+        keys: Your graph's names of the keys.
+        search_kwargs: Passed to each call of the retriever, for example `k=4`.
+
+    Example:
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> search = RunnableLambda(lambda question: [Document(f"About: {question}")])
+        >>> retrieve(search)({"question": "refunds"})["documents"][0].page_content
+        'About: refunds'
+    """
+    keys = keys or StateKeys()
+
+    def config(view: StateView) -> RunnableConfig:
+        metadata: dict[str, Any] = {ATTEMPT_KEY: view.get("rewrites") + 1}
+        if trace_id := view.get("trace_id"):
+            metadata[TRACE_ID_KEY] = trace_id
+        return {"metadata": metadata}
+
+    def finish(_: StateView, found: list[Document] | None) -> Update:
+        return Update(documents=[copy_document(document) for document in found or []])
+
+    return Node(
+        "retrieve",
+        keys=keys,
+        reads=["question", "search_question", "messages", "rewrites", "trace_id"],
+        writes=["documents"],
+        prepare=lambda view: view.get("search_question") or view.question,
+        step=retriever,
+        finish=finish,
+        config=config,
+        step_kwargs=search_kwargs,
+    )

@@ -1,0 +1,103 @@
+"""Where a graph goes after grading and after verification. Routers call nobody."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from langchain_feedback.nodes._node import StateView
+from langchain_feedback.nodes.keys import StateKeys, state_schema
+
+__all__ = ["route_after_grading", "route_after_verification"]
+
+AfterGrading = Literal["generate", "rewrite_question", "abstain"]
+AfterVerification = Literal["record_answer", "generate", "abstain"]
+
+# Steps that the longest way to the end still takes: generate, check, highlight or
+# abstain, record; and rewrite, retrieve, grade, abstain, record.
+_STEPS_TO_ANSWER = 4
+_STEPS_TO_REWRITE = 5
+
+
+def route_after_grading(
+    *, max_rewrites: int = 1, keys: StateKeys | None = None
+) -> Callable[[Any], AfterGrading]:
+    """Make the router to `generate`, `rewrite_question` or `abstain`.
+
+    It abstains when the budget of rewrites is spent, and when the recursion limit
+    leaves too few steps for another attempt.
+
+    Args:
+        max_rewrites: How often a question may be rewritten, at least 0.
+        keys: Your graph's names of the keys.
+
+    Raises:
+        ValueError: If `max_rewrites` is negative.
+
+    Example:
+        >>> route = route_after_grading(max_rewrites=1)
+        >>> route({"kept": [], "rewrites": 0}), route({"kept": [], "rewrites": 1})
+        ('rewrite_question', 'abstain')
+    """
+    keys = _checked(keys, max_rewrites=max_rewrites)
+
+    def route(state: Any) -> AfterGrading:
+        view = StateView(state, keys)
+        if view.kept:
+            return "generate" if view.remaining_steps >= _STEPS_TO_ANSWER else "abstain"
+        if view.get("rewrites") >= max_rewrites or view.remaining_steps < _STEPS_TO_REWRITE:
+            return "abstain"
+        return "rewrite_question"
+
+    return _annotated(route, "route_after_grading", keys, ["kept", "rewrites"], AfterGrading)
+
+
+def route_after_verification(
+    *, max_regenerations: int = 1, keys: StateKeys | None = None
+) -> Callable[[Any], AfterVerification]:
+    """Make the router to `record_answer`, `generate` or `abstain`.
+
+    A draft that is not grounded is written again while the budget lasts. Where
+    the judge failed it abstains at once: a second draft could not be checked either.
+
+    Args:
+        max_regenerations: How often a draft may be written again, at least 0.
+        keys: Your graph's names of the keys.
+
+    Raises:
+        ValueError: If `max_regenerations` is negative.
+
+    Example:
+        >>> route = route_after_verification(max_regenerations=1)
+        >>> route({"grounded": False, "generations": 1}), route({"grounded": True})
+        ('generate', 'record_answer')
+    """
+    keys = _checked(keys, max_regenerations=max_regenerations)
+
+    def route(state: Any) -> AfterVerification:
+        view = StateView(state, keys)
+        if view.get("grounded"):
+            return "record_answer"
+        spent = view.get("generations") > max_regenerations
+        if spent or view.get("reason") == "judge_failed":
+            return "abstain"
+        return "generate" if view.remaining_steps >= _STEPS_TO_ANSWER else "abstain"
+
+    used = ["grounded", "generations", "reason"]
+    return _annotated(route, "route_after_verification", keys, used, AfterVerification)
+
+
+def _checked(keys: StateKeys | None, **budget: int) -> StateKeys:
+    for name, value in budget.items():
+        if value < 0:
+            msg = f"{name} must not be negative, got {value!r}"
+            raise ValueError(msg)
+    return keys or StateKeys()
+
+
+def _annotated(
+    route: Callable[[Any], Any], name: str, keys: StateKeys, used: list[str], returns: Any
+) -> Callable[[Any], Any]:
+    """Let LangGraph read from the annotations what the router needs and where it leads."""
+    schema = state_schema(f"{name}_state", keys, used, remaining_steps=True)
+    route.__annotations__ = {"state": schema, "return": returns}
+    route.__name__ = route.__qualname__ = name
+    return route

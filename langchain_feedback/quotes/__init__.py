@@ -1,0 +1,1 @@
+"""Quotes: find them in their source, by code."""

@@ -1,0 +1,150 @@
+"""Models and retrievers for tests. A reply is a function of the prompt: batches are threaded."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langchain_feedback.judges import prompts
+
+_ROLES = {
+    prompts.GRADE_DOCUMENTS: "grade",
+    prompts.GRADE_DOCUMENT: "grade_one",
+    prompts.CHECK_GROUNDEDNESS: "check",
+    prompts.HIGHLIGHT_SOURCES: "highlight",
+    prompts.GENERATE_ANSWER: "generate",
+    prompts.REWRITE_QUESTION: "rewrite",
+}
+
+
+class Asked:
+    """One call of a model: whose prompt it is, and its data."""
+
+    def __init__(self, messages: list[BaseMessage], index: int, tags: list[str]) -> None:
+        self.messages, self.index, self.tags = messages, index, tags
+        self.role = _ROLES.get(str(messages[0].content), "other")
+        self.text = str(messages[-1].content)
+
+    @property
+    def slots(self) -> list[str]:
+        """The slots' names, in order."""
+        return [
+            line.removeprefix("Slot ")
+            for line in self.text.splitlines()
+            if line.startswith("Slot ") and "-" in line
+        ]
+
+    def chunk(self, slot: str) -> str:
+        """The text in a slot."""
+        return self.text.split(f"Slot {slot}\n")[1].split("\n</chunk-")[0].partition("\n")[2]
+
+
+class FakeChatModel(BaseChatModel):
+    """Replies with `reply(asked)`: text, a dict (structured), a message, or an error to raise.
+
+    `structured="class"` gives an object of the schema, `"dict"` a dict, `"none"` None for
+    the parsed reply, `None` has no structured output at all.
+    """
+
+    reply: Callable[[Asked], Any]
+    structured: str | None = "class"
+    calls: list[Asked] = Field(default_factory=list)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    @property
+    def _llm_type(self) -> str:
+        return "fake"
+
+    def count(self, *roles: str) -> int:
+        """How many calls were made (of some roles)."""
+        return sum(not roles or asked.role in roles for asked in self.calls)
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any
+    ) -> ChatResult:
+        tags = list(run_manager.tags) if run_manager else []
+        with self._lock:
+            asked = Asked(messages, len(self.calls), tags)
+            self.calls.append(asked)
+        reply = self.reply(asked)
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, dict):
+            call = {"name": "reply", "args": reply, "id": "call-1"}
+            reply = AIMessage("", tool_calls=[call])
+        if isinstance(reply, str | list):
+            reply = AIMessage(content=reply)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **_: Any) -> Any:
+        if self.structured is None:
+            raise NotImplementedError
+
+        def parse(message: AIMessage) -> dict[str, Any]:
+            args = message.tool_calls[0]["args"] if message.tool_calls else None
+            parsed, error = args, None
+            if self.structured == "none":
+                parsed = None
+            elif args is not None and self.structured == "class":
+                try:
+                    parsed = schema.model_validate(args)
+                except ValueError as caught:
+                    parsed, error = None, caught
+            return {"raw": message, "parsed": parsed, "parsing_error": error}
+
+        return self | RunnableLambda(parse)
+
+
+class ListRetriever(BaseRetriever):
+    """Returns its own documents, live objects as FAISS does; counts its calls."""
+
+    documents: list[Document]
+    queries: list[Any] = Field(default_factory=list)
+    by_query: dict[str, list[Document]] = Field(default_factory=dict)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any, k: int | None = None
+    ) -> list[Document]:
+        self.queries.append((query, k, dict(run_manager.metadata), list(run_manager.tags)))
+        return self.by_query.get(query, self.documents)[:k]
+
+
+def good(asked: Asked, answer: str = "Refunds take 14 days.") -> Any:
+    """Reply as a model that does its work well."""
+    if asked.role == "grade":
+        grades = [{"slot": slot, "reason": "it fits", "relevant": True} for slot in asked.slots]
+        return {"grades": grades}
+    if asked.role == "grade_one":
+        return {"reason": "it fits", "relevant": True}
+    if asked.role == "check":
+        return {"reason": "it is there", "unsupported": [], "grounded": True}
+    if asked.role == "highlight":
+        return {"quotes": [{"slot": asked.slots[0], "quote": answer.rstrip(".")}]}
+    if asked.role == "rewrite":
+        return "When is money returned?"
+    return answer
+
+
+def replies(**by_role: Any) -> Callable[[Asked], Any]:
+    """Make a reply function: a value, or a function of `Asked`, for some roles; else `good`."""
+
+    def reply(asked: Asked) -> Any:
+        if asked.role not in by_role:
+            return good(asked)
+        value = by_role[asked.role]
+        return value(asked) if callable(value) else value
+
+    return reply
+
+
+def as_json(value: BaseModel | dict[str, Any]) -> str:
+    """Write a value as JSON text."""
+    return json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)
