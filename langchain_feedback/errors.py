@@ -6,6 +6,7 @@ __all__ = [
     "MissingExtraError",
     "MissingKeyError",
     "NoTextError",
+    "UnknownModelError",
     "UnreadableFileError",
 ]
 
@@ -23,6 +24,10 @@ class MissingExtraError(LangChainFeedbackError, ImportError):
 
 class MissingKeyError(LangChainFeedbackError):
     """A hosted model was asked for, and no key for it is set."""
+
+
+class UnknownModelError(LangChainFeedbackError):
+    """A model was named that the command line does not know how to make."""
 
 
 class EmptyFolderError(LangChainFeedbackError):

@@ -18,8 +18,8 @@ _BOMS = (
 _SHORT = 500
 """Bytes below which statistics over letters say little about an encoding."""
 _WESTERN = re.compile(r"[\t\n\f\r\x20-\x7e\xa0¡£§©«®°·»½¿À-ÖØ-öø-ÿŒœŠšŽžŸ‘’‚“”„†•…€™–—]*")
-_MOST_ACCENTS = 0.25
-"""Share of non-ASCII characters above which a text is hardly in a Western European language."""
+_MOST_ACCENTS = 0.5
+"""Share of non-ASCII characters above which a text is not written in Latin letters."""
 
 
 def decode(data: bytes) -> str:

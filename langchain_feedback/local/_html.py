@@ -22,6 +22,8 @@ _LINE_ENDS = _HEADINGS | set(
 )
 _UNSEEN = "script, style, noscript, template, nav, title, a.headerlink"
 """`a.headerlink` is the paragraph sign that Sphinx and MkDocs put behind a heading."""
+_XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*>")
+"""Beautiful Soup warns of it, rightly only where a page is not HTML after all."""
 _LAYOUT = ["table", "pre", *sorted(_HEADINGS)]
 """A cell with one of these in it lays out the page; its lines stay lines."""
 
@@ -41,11 +43,11 @@ def html_sections(markup: str) -> list[Section]:
     """
     with local_extra():
         from bs4 import BeautifulSoup  # noqa: PLC0415
-    soup = BeautifulSoup(markup, "html.parser")
+    soup = BeautifulSoup(_XML_DECLARATION.sub("", f"{markup}\n"), "html.parser")
     title = soup.title.get_text() if soup.title else ""
     for tag in soup.select(_UNSEEN):
         tag.decompose()
-    page = _Page()
+    page = _Page(around_layout=_around_layout(soup))
     if title.strip() and not any(tag.get_text(strip=True) for tag in soup("h1")):
         page.open_heading(1)
         page.write(title)
@@ -54,6 +56,17 @@ def html_sections(markup: str) -> list[Section]:
     page.read(soup)
     page.close_section()
     return page.done
+
+
+def _around_layout(soup: "BeautifulSoup") -> set[int]:
+    """List the tags with a table, heading or preformatted text in them, by their `id`."""
+    found: set[int] = set()
+    for tag in soup.find_all(_LAYOUT):
+        for parent in tag.parents:
+            if id(parent) in found:
+                break
+            found.add(id(parent))
+    return found
 
 
 def _walk(soup: "BeautifulSoup") -> Iterator[tuple["PageElement", bool]]:
@@ -76,6 +89,7 @@ def _walk(soup: "BeautifulSoup") -> Iterator[tuple["PageElement", bool]]:
 class _Page:
     """What has been read of a page so far."""
 
+    around_layout: set[int]
     trail: HeadingTrail = field(default_factory=HeadingTrail)
     done: list[Section] = field(default_factory=list)
     heading: str | None = None
@@ -86,7 +100,7 @@ class _Page:
     row_is_empty: bool = True
 
     def read(self, soup: "BeautifulSoup") -> None:
-        from bs4 import NavigableString, Tag  # noqa: PLC0415
+        from bs4.element import NavigableString, Tag  # noqa: PLC0415
 
         for node, opens in _walk(soup):
             if isinstance(node, Tag):
@@ -97,7 +111,7 @@ class _Page:
     def enter(self, tag: "Tag") -> None:
         self.break_line(tag.name)
         if tag.name in {"td", "th"}:
-            self.open_cell(holds_data=tag.find(_LAYOUT) is None)
+            self.open_cell(holds_data=id(tag) not in self.around_layout)
         elif tag.name in _HEADINGS and not self.heading_level:
             self.open_heading(int(tag.name[1]))
         self.preformatted += tag.name == "pre"
@@ -127,7 +141,7 @@ class _Page:
         if not holds_data:
             self.break_line("table")
         elif not self.row_is_empty:
-            self.pieces.append(" | ")
+            self.pieces.append("| " if self.pieces[-1:] and self.pieces[-1][-1] == " " else " | ")
         self.row_is_empty = not holds_data
 
     def open_heading(self, level: int) -> None:

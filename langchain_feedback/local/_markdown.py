@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from langchain_feedback.local._extra import local_extra
@@ -14,11 +15,19 @@ if TYPE_CHECKING:
 __all__ = ["markdown_sections"]
 
 _FRONT_MATTER = re.compile(
-    r"---[ \t]*\n"
-    r"(?:(?:[ \t]*(?:#.*)?\n)*[\w\"'.-]+[ \t]*:(?:[ \t].*)?\n(?:.*\n)*?|(?:[ \t]*\n)*)"
-    r"(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
+    r"""
+    ---[ \t]*\n
+    (?: (?: [ \t]* (?: \#.* )? \n )*             # blank lines and comments
+        (?: [\w.-]+ | "[^"\n]*" | '[^'\n]*' )   # a key
+        [ \t]*: (?: [ \t].* )? \n
+        (?: .*\n )*?                            # anything
+      | (?: [ \t]*\n )*                        # or nothing at all
+    )
+    (?: --- | \.\.\. )[ \t]*(?: \n | \Z )
+    """,
+    re.VERBOSE,
 )
-"""Rule, a `key:` line (comments may precede it), anything, rule; or rules around nothing."""
+"""Without a key after the first rule, two rules are rules of Markdown."""
 
 
 def markdown_sections(text: str) -> list[Section]:
@@ -52,7 +61,7 @@ def _headings(text: str) -> Iterator[tuple[int, str | None]]:
         from markdown_it import MarkdownIt  # noqa: PLC0415
     tokens = MarkdownIt("commonmark").parse(text)
     trail = HeadingTrail()
-    for token, inline in zip(tokens, tokens[1:], strict=False):
+    for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             title = _words(inline.children or ())
             yield token.map[0], trail.enter(int(token.tag[1:]), title)

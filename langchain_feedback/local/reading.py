@@ -1,7 +1,6 @@
 """Read a folder of your own files into documents, one for each section or page."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from langchain_feedback.errors import (
     UnreadableFileError,
 )
 from langchain_feedback.local._decoding import decode, decode_html
+from langchain_feedback.local._folders import find_files
 from langchain_feedback.local._html import html_sections
 from langchain_feedback.local._markdown import markdown_sections
 from langchain_feedback.local._pdf import pdf_sections
@@ -61,7 +61,7 @@ class ReadResult:
 def read_folder(
     folder: Path, *, on_file: OnFile | None = None, skip_errors: bool = False
 ) -> ReadResult:
-    """Read every text, Markdown, HTML and PDF file under a folder.
+    r"""Read every text, Markdown, HTML and PDF file under a folder.
 
     Hidden files and folders (those that start with a dot) and other kinds of files are skipped,
     and so are files of white space only. Links to folders are followed where they lead outside,
@@ -80,13 +80,13 @@ def read_folder(
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = (Path(folder) / "faq.md").write_text("# Refunds\\nFive days.\\n")
+        ...     _ = (Path(folder) / "faq.md").write_text("# Refunds\nFive days.\n")
         ...     read_folder(Path(folder)).sections[0].metadata
         {'source': 'faq.md', 'heading': 'Refunds'}
     """
     folder = Path(folder)
-    root = folder.parent if folder.is_file() else folder
-    paths, problems = _find(folder)
+    paths, problems = find_files(folder, KINDS)
+    root = folder.parent if paths == [folder] else folder
     sections: list[Document] = []
     for number, path in enumerate(paths, start=1):
         if on_file is not None:
@@ -150,50 +150,12 @@ def _bytes(path: Path) -> bytes:
             raise UnreadableFileError(msg)
         return path.read_bytes()
     except PermissionError as error:
-        msg = "you have no permission to: change its permissions, or run as another user"
+        msg = "you have no permission: change its permissions, or run as another user"
         raise UnreadableFileError(msg) from error
     except OSError as error:
         what = "it is a link that leads nowhere" if path.is_symlink() else error.strerror
         msg = f"{what}: mend or remove it"
         raise UnreadableFileError(msg) from error
-
-
-def _find(folder: Path) -> tuple[list[Path], list[UnreadableFileError]]:
-    """List the files to read, sorted, and the folders that cannot be listed."""
-    if folder.is_dir():
-        problems: list[UnreadableFileError] = []
-        return sorted(_walk(folder, problems)), problems
-    if not folder.exists():
-        msg = f"There is no folder or file at {folder}. Check the path."
-        raise UnreadableFileError(msg)
-    return [folder], []
-
-
-def _walk(folder: Path, problems: list[UnreadableFileError]) -> Iterator[Path]:
-    def cannot_list(error: OSError) -> None:
-        msg = f"Cannot list the folder {error.filename}: {error.strerror}. Change its permissions."
-        problems.append(UnreadableFileError(msg))
-
-    linked: set[Path] = set()
-    for here, folders, files in os.walk(folder, onerror=cannot_list, followlinks=True):
-        folders[:] = [
-            name
-            for name in sorted(folders)
-            if not name.startswith(".") and _leads_on(Path(here, name), folder, linked)
-        ]
-        for name in files:
-            if not name.startswith(".") and Path(name).suffix.lower() in _READERS:
-                yield Path(here, name)
-
-
-def _leads_on(path: Path, folder: Path, linked: set[Path]) -> bool:
-    """Follow a link only out of the tree, which is read anyway, and each target once."""
-    if not path.is_symlink():
-        return True
-    target, top = path.resolve(), folder.resolve()
-    known = target in linked or target.is_relative_to(top) or top.is_relative_to(target)
-    linked.add(target)
-    return not known
 
 
 def _combined(problems: list[UnreadableFileError]) -> UnreadableFileError:
@@ -210,7 +172,7 @@ def _empty(
     if not paths:
         found = f"There is no file of a kind that can be read in {folder}."
     elif problems:
-        found = f"No file in {folder} could be read. The first error: {problems[0]}"
+        found = f"No text could be read in {folder}. The first error: {problems[0]}"
     else:
-        found = f"All {len(paths)} files in {folder} are blank."
+        found = f"There is no text in {folder}: the files that can be read are blank."
     return EmptyFolderError(f"{found} Put files with text there; the kinds are {kinds}.")

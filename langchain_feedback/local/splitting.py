@@ -15,7 +15,7 @@ __all__ = ["split_sections"]
 
 _PARAGRAPH = r"\n[ \t]*\n"
 _LINE = r"\n"
-_SENTENCE = r"(?<=[.!?])[\"')\]’”»]*[ \t]+|[。！？｡]+[」』）”’]*"  # noqa: RUF001
+_SENTENCE = r"(?<=[.!?])[\"')\]’”»]*[ \t]+|[。！？｡]+[」』）”’]*"
 _WORD = r"[ \t\u3000]+"
 _ANYWHERE = ""
 _SEPARATORS = [_PARAGRAPH, _LINE, _SENTENCE, _WORD, _ANYWHERE]
