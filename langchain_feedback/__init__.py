@@ -1,1 +1,58 @@
-"""Parts that make a RAG application reliable."""
+"""Parts that make a RAG application reliable: it quotes, checks itself, and abstains.
+
+Everything here is loaded on first use, so that importing one part does not cost
+the others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_feedback import nodes
+    from langchain_feedback.graph import create_reliable_rag, reliable_rag_builder
+    from langchain_feedback.judges.grading import LLMDocumentGrader
+    from langchain_feedback.judges.groundedness import LLMGroundednessChecker
+    from langchain_feedback.judges.highlighting import LLMHighlighter
+    from langchain_feedback.nodes.keys import StateKeys
+    from langchain_feedback.quotes.locate import locate_quote
+    from langchain_feedback.traces import new_trace_id
+
+__all__ = [
+    "LLMDocumentGrader",
+    "LLMGroundednessChecker",
+    "LLMHighlighter",
+    "StateKeys",
+    "create_reliable_rag",
+    "locate_quote",
+    "new_trace_id",
+    "nodes",
+    "reliable_rag_builder",
+]
+
+_HOMES = {
+    "LLMDocumentGrader": "judges.grading",
+    "LLMGroundednessChecker": "judges.groundedness",
+    "LLMHighlighter": "judges.highlighting",
+    "StateKeys": "nodes.keys",
+    "create_reliable_rag": "graph",
+    "locate_quote": "quotes.locate",
+    "new_trace_id": "traces",
+    "reliable_rag_builder": "graph",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "nodes":
+        value: Any = import_module(f"{__name__}.nodes")
+    elif home := _HOMES.get(name):
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    else:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    # Kept, so that the next access does not come here.
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""The command line: `langchain-feedback demo` and `langchain-feedback ask`."""

@@ -1,0 +1,1 @@
+"""What the demo shows, shipped with the package."""

@@ -1,0 +1,111 @@
+"""The commands. Every failure is a clear message and a non-zero exit."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from langchain_core.documents import Document
+from langchain_core.exceptions import ModelError
+from rich.console import Console
+from rich.text import Text
+
+from langchain_feedback.cli.answering import Answered, answer, chat_model, make_graph
+from langchain_feedback.cli.progress import reading_progress
+from langchain_feedback.cli.rendering import plain_text, show_answer, show_grades
+from langchain_feedback.demo.handbook import golden_questions, handbook_documents, stop_words
+from langchain_feedback.errors import LangChainFeedbackError
+from langchain_feedback.local.reading import read_folder
+from langchain_feedback.local.splitting import split_sections
+from langchain_feedback.local.tfidf import TfidfRetriever
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Answers from your own documents, with quotes that are checked, or none.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_UNANSWERABLE = "Do you sell gift cards?"
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@app.command()
+def demo(as_json: Json = False) -> None:
+    """Answer the handbook's five questions, and refuse one it cannot know: no key, no network."""
+    documents = handbook_documents()
+    retriever = TfidfRetriever.from_documents(documents, k=4, stop_words=stop_words())
+    graph = make_graph(retriever, documents, None)
+    questions = [golden.question for golden in golden_questions()] + [_UNANSWERABLE]
+    results = {question: answer(graph, question) for question in questions}
+    if as_json:
+        _print_json([{"question": q} | result.as_json() for q, result in results.items()])
+        return
+    console = Console()
+    console.print(
+        Text(f"A handbook of {len(documents)} chunks, {len(questions)} questions, no model.\n")
+    )
+    for question, result in results.items():
+        show_answer(console, question, result)
+        show_grades(console, result.state["documents"], result.state["grades"])
+        console.print()
+    console.print(Text("Your own files: langchain-feedback ask QUESTION --docs FOLDER", "bold"))
+
+
+@app.command()
+def ask(  # noqa: PLR0917  each is an option
+    question: Annotated[str, typer.Argument(help="The question, in quotes.")],
+    docs: Annotated[Path, typer.Option(help="A folder of .txt, .md, .html and .pdf files.")],
+    model: Annotated[
+        str | None,
+        typer.Option(help="openai:NAME. Without it, sentences are quoted by their words alone."),
+    ] = None,
+    k: Annotated[int, typer.Option(min=1, help="How many chunks to look at.")] = 4,
+    skip_errors: Annotated[
+        bool, typer.Option(help="Go on without files that cannot be read.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Answer a question from a folder of files, with sources, or abstain."""
+    with _failures_told():
+        chat = chat_model(model) if model else None
+        chunks = _read_chunks(docs, skip_errors=skip_errors)
+        retriever = TfidfRetriever.for_files(chunks, k=k)
+        result: Answered = answer(make_graph(retriever, chunks, chat), question)
+    if as_json:
+        _print_json(result.as_json())
+    else:
+        show_answer(Console(), question, result)
+
+
+def _read_chunks(folder: Path, *, skip_errors: bool) -> list[Document]:
+    errors = Console(stderr=True)
+    with reading_progress(errors) as on_file:
+        found = read_folder(folder, on_file=on_file, skip_errors=skip_errors)
+        chunks = split_sections(found.sections)
+    for problem in found.problems:
+        errors.print(Text(plain_text(f"Skipped: {problem}"), "yellow"))
+    return chunks
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    try:
+        yield
+    except (LangChainFeedbackError, ValueError) as error:
+        _fail(str(error), 2)
+    except ModelError as error:
+        _fail(f"The model could not be asked: {type(error).__name__}: {error}", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    Console(stderr=True).print(Text(plain_text(message), "red"))
+    raise typer.Exit(code)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
