@@ -1,0 +1,1 @@
+"""Deployable graphs, named in langgraph.json."""

@@ -1,0 +1,8 @@
+"""The same as a chat: messages in, one verified message more out."""
+
+from graphs.defaults import default_model, default_retriever
+from langchain_feedback import create_reliable_rag
+
+graph = create_reliable_rag(
+    default_retriever(), default_model(), messages=True, name="messages_rag"
+)
