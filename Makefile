@@ -1,0 +1,54 @@
+# Two commands do all the set-up: `make demo` and `make test`. They need Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+PIP := $(RUN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format notebooks bench clean
+
+help: ## Show this help
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo ## Answer five questions from the shipped handbook: no key, no network
+	@$(RUN)/langchain-feedback demo
+
+test: $(VENV)/.dev ## Run all tests and every documented example
+	@$(RUN)/python -m pytest
+
+lint: $(VENV)/.dev ## Check style, types and the layering of the packages
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports
+
+format: $(VENV)/.dev ## Format the code
+	@$(RUN)/ruff check --fix-only .
+	@$(RUN)/ruff format .
+
+notebooks: $(VENV)/.dev ## Run every notebook of the cookbook
+	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 -p no:doctest cookbook
+
+bench: $(VENV)/.dev ## Run the benchmarks and print their tables
+	@for script in benchmarks/*.py; do $(RUN)/python $$script || exit 1; done
+
+clean: ## Remove the environment and every cache
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "langchain-feedback needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade "pip>=25.1"
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
+	@echo "Installing what the demo needs ..."
+	@$(PIP) install --constraint constraints.txt --editable ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
+	@echo "Installing what the tests need ..."
+	@$(PIP) install --constraint constraints.txt --editable ".[all]" --group dev
+	@touch $@ $(VENV)/.demo
