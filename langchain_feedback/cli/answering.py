@@ -18,9 +18,9 @@ from langchain_feedback.judges.offline import (
     ExtractiveGenerator,
     LexicalGrader,
     LexicalGroundednessChecker,
+    corpus_idf,
 )
 from langchain_feedback.nodes.recording import ANSWER_TAG
-from langchain_feedback.words import inverse_document_frequency
 
 __all__ = ["Answered", "answer", "chat_model", "make_graph"]
 
@@ -66,7 +66,7 @@ def make_graph(
     """Make the graph with a chat model, or with the offline parts where there is none."""
     if model is not None:
         return create_reliable_rag(retriever, model)
-    idf = inverse_document_frequency(chunk.page_content for chunk in chunks)
+    idf = corpus_idf(chunks)
     return create_reliable_rag(
         retriever,
         ExtractiveGenerator(idf=idf),

@@ -5,14 +5,13 @@ a swapped fact inside a copied sentence is invisible to them. What was measured
 stands in each docstring; nothing more is claimed.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
 from langchain_feedback.documents import chunk_key
+from langchain_feedback.judges._lexical import Idf, Passage, Weigher, best_passage, is_near_copy
 from langchain_feedback.judges.base import (
     AnswerGenerator,
     CheckingRequest,
@@ -29,28 +28,30 @@ from langchain_feedback.judges.grading import make_grade
 from langchain_feedback.judges.groundedness import make_groundedness
 from langchain_feedback.judges.highlighting import cite
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.words import content_words, sentence_spans, tokens
+from langchain_feedback.words import content_words, inverse_document_frequency, sentence_spans
 
 __all__ = [
     "ExtractiveGenerator",
     "LexicalGrader",
     "LexicalGroundednessChecker",
     "SentenceHighlighter",
+    "corpus_idf",
 ]
-
-_NEGATIONS = frozenset("no not never none nor without cannot can't won't don't isn't".split())
-_Idf = Mapping[str, float]
 
 
 class LexicalGrader(DocumentGrader):
-    """Keeps a chunk that holds enough of the question's content words.
+    """Keeps a chunk of which one sentence holds enough of the question's content words.
 
-    The share is weighted by how rare each word is, where `idf` says so. A word
-    that the corpus does not know weighs most, so a question about something else
-    finds nothing.
+    Words of the chunk's heading count with every sentence. The share is weighted by
+    how rare each word is, where `idf` says so; a word that the corpus does not know
+    weighs most, so a question about something else finds nothing. Measured with the
+    default threshold on FeedbackQA and on software documentation: of the retrieved
+    chunks that answer it kept 94 % and 62 % (the latter asked in words that mostly
+    are not the document's), and for questions about the other corpus it kept
+    something in 6 % and 11 % of the cases.
 
     Args:
-        idf: Weight of each stem (see `inverse_document_frequency`); None: all equal.
+        idf: Weight of each stem (see `corpus_idf`); None: all equal.
         threshold: The least share that is relevant, in (0, 1].
         id_field: The metadata field that holds a chunk's id, if any.
 
@@ -66,37 +67,43 @@ class LexicalGrader(DocumentGrader):
     """
 
     def __init__(
-        self, *, idf: _Idf | None = None, threshold: float = 0.34, id_field: str | None = None
+        self, *, idf: Idf | None = None, threshold: float = 0.4, id_field: str | None = None
     ) -> None:
         if not 0 < threshold <= 1:
             msg = f"threshold must be in (0, 1], got {threshold!r}"
             raise ValueError(msg)
         self.threshold = threshold
         self.id_field = id_field
-        self._weigh = _Weigher(idf)
+        self._weigh = Weigher(idf)
 
     def judge(self, request: GradingRequest, config: RunnableConfig) -> list[Grade]:  # noqa: ARG002
-        """Grade each chunk by the words it shares with the question."""
+        """Grade each chunk by the words that its best sentence shares with the question."""
         wanted = set(content_words(request["question"]))
         return [self._grade(wanted, document) for document in request["documents"]]
 
     def _grade(self, wanted: set[str], document: Document) -> Grade:
-        held = wanted & set(content_words(_with_heading(document)))
-        share = self._weigh.share(held, wanted)
+        text, heading = document.page_content, content_words(_heading(document))
+        share = max(
+            (
+                self._weigh.share(wanted & {*heading, *content_words(text[start:end])}, wanted)
+                for start, end in sentence_spans(text)
+            ),
+            default=0.0,
+        )
         verdict = Verdict.YES if share >= self.threshold else Verdict.NO
-        reason = f"holds {len(held)} of {len(wanted)} content words (weighted {share:.2f})"
+        reason = f"its best sentence holds {share:.2f} of the question's words, by weight"
         return make_grade(chunk_key(document, self.id_field), verdict, reason)
 
 
 class LexicalGroundednessChecker(GroundednessChecker):
     """Two rules that hold, and `unknown` for everything between them.
 
-    A sentence whose words are mostly absent from the chunks (weighted coverage
-    under .30) is not grounded. A near copy (95 % of its word pairs stand in one
-    chunk, every pair with a number or a negation does, no name is missing) is
-    grounded. `benchmarks` on BEGIN: the first rule was right in 97 % of the cases
-    it decided, the second in 95 % or more; on minimally edited summaries neither
-    decides anything of use.
+    A sentence of two content words or more that are mostly absent from the chunks
+    (weighted coverage under .30) is not grounded. A near copy (95 % of its word pairs
+    stand in one chunk, every pair with a number or a negation does, no negation is
+    left out, no name is missing) is grounded. Measured on BEGIN (430 pairs): the
+    first rule was right in 120 of the 121 cases that it decided, the second in all of
+    38; on minimally edited summaries (SummEdits) neither decides anything of use.
 
     Args:
         idf: Weight of each stem; None: all equal.
@@ -112,8 +119,8 @@ class LexicalGroundednessChecker(GroundednessChecker):
     far = 0.30
     near = 0.95
 
-    def __init__(self, *, idf: _Idf | None = None) -> None:
-        self._weigh = _Weigher(idf)
+    def __init__(self, *, idf: Idf | None = None) -> None:
+        self._weigh = Weigher(idf)
 
     def judge(self, request: CheckingRequest, config: RunnableConfig) -> Groundedness:  # noqa: ARG002
         """Judge the answer sentence by sentence; the worst sentence decides."""
@@ -133,83 +140,77 @@ class LexicalGroundednessChecker(GroundednessChecker):
         return make_groundedness(Verdict.UNKNOWN, reason="Neither a copy nor far from the chunks.")
 
     def _sentence(self, sentence: str, sources: list[str]) -> Verdict:
-        wanted = content_words(sentence)
+        wanted = set(content_words(sentence))
         held = {word for source in sources for word in content_words(source)}
-        if wanted and self._weigh.share(held & set(wanted), set(wanted)) < self.far:
+        # "Yes." and "Sure!" stand in no source and claim nothing.
+        says_something = len(wanted) >= _CLAIM
+        if says_something and self._weigh.share(held & wanted, wanted) < self.far:
             return Verdict.NO
-        copied = any(_is_near_copy(sentence, source, self.near) for source in sources)
+        copied = any(is_near_copy(sentence, source, self.near) for source in sources)
         return Verdict.YES if copied else Verdict.UNKNOWN
 
 
 class ExtractiveGenerator(AnswerGenerator):
-    """Answers with the sentences of the chunks that fit the question best, word for word.
+    """Answers with passages of the chunks, word for word, picked by their words.
 
-    A sentence is scored by the weighted share of the question's content words in
-    it, with a part of the share in its neighbors and heading, since documents
-    name a thing once and go on about it.
+    A passage is the sentence that holds most of the question's words, by weight,
+    with its two neighbors where there is room, since documents name a thing once
+    and go on about it. A sentence of code or a bare label counts less. A second
+    passage, of another chunk, is added where it holds words that the first lacks.
+
+    Measured on 45 questions about software documentation, asked in other words:
+    where the chunk that answers was among the four it was given (21), the answer
+    was in the passages 11 times. A model does better; this one makes nothing up.
 
     Args:
-        idf: Weight of each stem; None: all equal.
-        max_sentences: The longest answer, at least 1.
+        idf: Weight of each stem (see `corpus_idf`); None: all equal.
+        max_words: Words in a passage, at least 1; one sentence may be longer.
 
     Raises:
-        ValueError: If `max_sentences` is below 1.
+        ValueError: If `max_words` is below 1.
 
     Example:
-        >>> chunk = Document("Plans are monthly. A refund takes 14 days.")
+        >>> chunk = Document("A refund takes 14 days. It goes to the same card.")
         >>> ExtractiveGenerator().invoke({"question": "How long does a refund take?",
         ...     "documents": [chunk], "history": "", "unsupported": []})
-        'A refund takes 14 days.'
+        'A refund takes 14 days. It goes to the same card.'
     """
 
-    def __init__(self, *, idf: _Idf | None = None, max_sentences: int = 2) -> None:
-        if max_sentences < 1:
-            msg = f"max_sentences must be at least 1, got {max_sentences!r}"
+    def __init__(self, *, idf: Idf | None = None, max_words: int = 60) -> None:
+        if max_words < 1:
+            msg = f"max_words must be at least 1, got {max_words!r}"
             raise ValueError(msg)
-        self.max_sentences = max_sentences
-        self._weigh = _Weigher(idf)
+        self.max_words = max_words
+        self._weigh = Weigher(idf)
 
     def judge(self, request: GenerationRequest, config: RunnableConfig) -> str:  # noqa: ARG002
-        """Pick the best sentences; an empty string where none shares a word."""
+        """Pick the passages; an empty string where no sentence shares a word."""
         wanted = set(content_words(request["question"]))
-        rejected = set(request["unsupported"])
-        scored = [
-            sentence
-            for rank, document in enumerate(request["documents"])
-            for sentence in self._scored(wanted, document, rank)
-            if sentence.text not in rejected
-        ]
-        scored.sort(key=lambda sentence: -sentence.score)
-        picked: list[_Scored] = []
-        covered: set[str] = set()
-        for sentence in scored[: 4 * self.max_sentences]:
-            fresh = sentence.held - covered
-            close = picked and sentence.score >= _SECOND * picked[0].score
-            if sentence.held and (not picked or (fresh and close)):
-                picked.append(sentence)
-                covered |= sentence.held
-            if len(picked) == self.max_sentences:
+        rejected = {" ".join(content_words(text)) for text in request["unsupported"]}
+        found: list[tuple[float, int, Passage]] = []
+        for rank, document in enumerate(request["documents"]):
+            passage = best_passage(
+                document.page_content,
+                wanted,
+                self._weigh,
+                max_words=self.max_words,
+                rejected=rejected,
+            )
+            if passage is not None:
+                found.append((passage.score / (1 + _RANK_COST * rank), rank, passage))
+        found.sort(key=lambda item: -item[0])
+        picked = found[:1]
+        for score, rank, passage in found[1:]:
+            best, _, first = picked[0]
+            if passage.held - first.held and score >= _SECOND * best:
+                picked.append((score, rank, passage))
                 break
-        picked.sort(key=lambda sentence: sentence.place)
-        return " ".join(sentence.text for sentence in picked)
-
-    def _scored(self, wanted: set[str], document: Document, rank: int) -> Iterator["_Scored"]:
-        text = document.page_content
-        spans = sentence_spans(text)
-        held = [wanted & set(content_words(text[start:end])) for start, end in spans]
-        heading = wanted & set(content_words(_heading(document)))
-        for i, (start, end) in enumerate(spans):
-            around = heading.union(*held[max(0, i - 1) : i + 2])
-            own = self._weigh.share(held[i], wanted)
-            score = own + _NEIGHBORS * self._weigh.share(around, wanted)
-            # A title or a lone label says nothing; the retriever's order breaks ties.
-            words = len(tokens(text[start:end]))
-            score *= min(1.0, words / _FULL_SENTENCE) * (1 - 0.02 * rank)
-            yield _Scored(score, (rank, i), " ".join(text[start:end].split()), held[i])
+        picked.sort(key=lambda item: item[1])
+        return "\n\n".join(passage.text for _, _, passage in picked)
 
 
 class SentenceHighlighter(Highlighter):
-    """Cites each sentence of the answer that stands word for word in a chunk.
+    """Cites each passage of the answer that stands word for word in a chunk.
 
     Args:
         id_field: The metadata field that holds a chunk's id, if any.
@@ -226,59 +227,44 @@ class SentenceHighlighter(Highlighter):
         self.id_field = id_field
 
     def judge(self, request: CheckingRequest, config: RunnableConfig) -> list[Citation]:  # noqa: ARG002
-        """Look each sentence up in the chunks."""
-        answer = request["answer"]
-        found = (
-            cite(answer[start:end], None, request["documents"], self.id_field)
-            for start, end in sentence_spans(answer)
-        )
-        return [citation for citation in found if citation]
+        """Look each sentence up in the chunks; sentences in a row make one citation."""
+        answer, documents = request["answer"], request["documents"]
+        texts = {chunk_key(doc, self.id_field): doc.page_content for doc in documents}
+        cited: list[Citation] = []
+        for start, end in sentence_spans(answer):
+            citation = cite(answer[start:end], None, documents, self.id_field)
+            if citation is None:
+                continue
+            text = texts[citation["chunk_id"]]
+            if cited and _follows(cited[-1], citation, text):
+                first = cited.pop()["start"]
+                citation |= {"start": first, "quote": text[first : citation["end"]]}
+            cited.append(citation)
+        return cited
 
 
+_CLAIM = 2
+_RANK_COST = 0.05
 _SECOND = 0.7
-_NEIGHBORS = 0.5
-_FULL_SENTENCE = 6
 
 
-class _Scored(NamedTuple):
-    score: float
-    place: tuple[int, int]
-    text: str
-    held: set[str]
+def _follows(before: Citation, citation: Citation, text: str) -> bool:
+    between = text[before["end"] : citation["start"]]
+    same = before["chunk_id"] == citation["chunk_id"] and before["end"] <= citation["start"]
+    return same and not any(map(str.isalnum, between))
 
 
-class _Weigher:
-    """Sums the weights of words; an unknown word weighs as much as the rarest."""
+def corpus_idf(documents: Iterable[Document]) -> dict[str, float]:
+    """Weigh each stem of a corpus by how rare it is in texts and headings.
 
-    def __init__(self, idf: _Idf | None) -> None:
-        self._idf = idf or {}
-        self._rarest = max(self._idf.values(), default=1.0)
-
-    def share(self, held: set[str], wanted: set[str]) -> float:
-        total = sum(self._idf.get(word, self._rarest) for word in wanted)
-        return sum(self._idf.get(word, self._rarest) for word in held) / total if total else 0.0
-
-
-def _is_near_copy(sentence: str, source: str, near: float) -> bool:
-    said, written = tokens(sentence), tokens(source)
-    pairs = set(pairwise(written))
-    if len(said) == 1:
-        return said[0] in written
-    wanted = list(pairwise(said))
-    missing = [pair for pair in wanted if pair not in pairs]
-    strict = any(
-        word in _NEGATIONS or any(map(str.isdigit, word)) for pair in missing for word in pair
+    Example:
+        >>> corpus_idf([Document("refund window"), Document("refund timing")])["refund"]
+        1.0
+    """
+    return inverse_document_frequency(
+        f"{_heading(document)}\n{document.page_content}" for document in documents
     )
-    named = {
-        token for word in sentence.split()[1:] if word[:1].isupper() for token in tokens(word)
-    }
-    few = bool(wanted) and len(missing) <= (1 - near) * len(wanted)
-    return few and not strict and named <= set(written)
 
 
 def _heading(document: Document) -> str:
     return str(document.metadata.get("heading") or document.metadata.get("title") or "")
-
-
-def _with_heading(document: Document) -> str:
-    return f"{_heading(document)}\n{document.page_content}"

@@ -15,7 +15,7 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import ConfigDict, Field, SkipValidation
 
 from langchain_feedback.local._extra import local_extra
-from langchain_feedback.local._words import words
+from langchain_feedback.words import content_words
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -111,7 +111,7 @@ class TfidfRetriever(BaseRetriever):
         """
         with local_extra():
             from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
-        vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True, norm=None)
+        vectorizer = TfidfVectorizer(analyzer=content_words, sublinear_tf=True, norm=None)
         weights = _fit(vectorizer, [_indexed_text(chunk, _HEADING_WEIGHT) for chunk in chunks])
         weights = _pivoted(weights)
         return cls(documents=_copies(chunks), vectorizer=vectorizer, weights=weights, k=k)

@@ -234,7 +234,6 @@ class TestForFiles:
             "use uses used using",
             "policy policies",
             "apply applies applied applying",
-            "need needs needed",
             "agree agrees agreed",
             "add adds added adding",
             "process processes processed processing",
