@@ -27,7 +27,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(RUN)/ruff format .
 
 notebooks: $(VENV)/.dev ## Run every notebook of the cookbook
-	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 -p no:doctest cookbook
+	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 cookbook
 
 bench: $(VENV)/.dev ## Run the benchmarks and print their tables
 	@for script in benchmarks/*.py; do $(RUN)/python $$script || exit 1; done
