@@ -20,7 +20,7 @@ _STOP_WORDS = frozenset(
     " shall should will would must am is are was were be been being have has had having me my we"
     " us our you your he she it its they them their this that these those there here an the and"
     " or but nor if then else than so as of at by for from in into on onto to with without about"
-    " over under between through during before after above below up down out off again not no any"
+    " under between through during before after above below again not no any"
     " some all each every both few more most other such only own same too very just also one"
     " need needs needed want wants wanted take takes took taken taking get gets got getting go"
     " goes going went gone come comes came make makes made making give gives gave given"

@@ -78,8 +78,11 @@ def ask(  # noqa: PLR0917  each is an option
         result: Answered = answer(make_graph(retriever, chunks, chat), question)
     if as_json:
         _print_json(result.as_json())
-    else:
-        show_answer(Console(), question, result)
+        return
+    console = Console()
+    show_answer(console, question, result)
+    if chat is None:
+        console.print(Text("  No model was asked: passages are picked by their words.", "dim"))
 
 
 def _read_chunks(folder: Path, *, skip_errors: bool) -> list[Document]:

@@ -43,8 +43,6 @@ def show_answer(console: Console, question: str, answered: Answered) -> None:
     title = _text(question, "bold")
     console.print(Panel(Group(*body), title=title, title_align="left", border_style=style))
     kept = sum(grade["verdict"] != "no" for grade in state["grades"])
-    if not answered.model_calls and not abstained:
-        console.print(_text("  No model was asked: these are the passages that fit best.", "dim"))
     console.print(
         _text(
             f"  {kept} of {len(state['documents'])} chunks kept · "
