@@ -7,6 +7,7 @@ objects of the index, so nothing here changes one; parts return copies.
 
 import copy
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,9 @@ import numpy as np
 from langchain_core.documents import Document
 
 __all__ = ["chunk_key", "content_hash", "copy_document", "plain", "source_of", "unique_documents"]
+
+_FINER = ("ns", "ps", "fs", "as")
+"""Units of time that Python's own types cannot hold."""
 
 
 def chunk_key(document: Document, id_field: str | None = None) -> str:
@@ -85,12 +89,10 @@ def copy_document(document: Document) -> Document:
 def plain(value: Any) -> Any:
     """Return a deep copy of `value` in which every NumPy value is a plain Python one."""
     if isinstance(value, np.generic | np.ndarray):
-        # An object array may hold NumPy scalars of its own.
-        listed = value.tolist()
-        return plain(listed) if isinstance(listed, list) else listed
-    if type(value) is dict:
-        return {plain(key): plain(item) for key, item in value.items()}
-    if type(value) in (list, tuple, set):
+        return _unpacked(value)
+    if type(value) in (dict, OrderedDict):
+        return type(value)((plain(key), plain(item)) for key, item in value.items())
+    if type(value) in (list, tuple, set, frozenset):
         return type(value)(plain(item) for item in value)
     try:
         return copy.deepcopy(value)
@@ -127,3 +129,15 @@ def unique_documents(documents: Iterable[Document], id_field: str | None = None)
     for document in documents:
         first.setdefault(chunk_key(document, id_field), document)
     return list(first.values())
+
+
+def _unpacked(value: Any) -> Any:
+    if value.dtype.kind in "mM" and np.datetime_data(value.dtype)[0] in _FINER:
+        # Of these, `tolist` would make bare numbers.
+        value = value.astype(f"{value.dtype.kind}8[us]")
+    unpacked = value.tolist()
+    if type(unpacked) is type(value):
+        # Only long doubles come back as they are.
+        return complex(value) if value.dtype.kind == "c" else float(value)
+    # An object array may hold NumPy scalars of its own.
+    return plain(unpacked) if isinstance(unpacked, list | np.generic) else unpacked

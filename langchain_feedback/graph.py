@@ -32,6 +32,7 @@ from langchain_feedback.judges.offline import (
     LexicalGroundednessChecker,
     SentenceHighlighter,
 )
+from langchain_feedback.nodes._node import is_judge
 from langchain_feedback.nodes.abstention import AbstentionMessage
 from langchain_feedback.nodes.keys import StateKeys, state_schema
 
@@ -127,7 +128,7 @@ def reliable_rag_builder(
     """
     _check_model(model)
     writer = ExtractiveGenerator() if isinstance(model, str) else model
-    can_chat = not isinstance(writer, AnswerGenerator)
+    can_chat = not is_judge(writer, AnswerGenerator)
     grader = grader or (writer if can_chat else LexicalGrader(id_field=id_field))
     groundedness = groundedness or (writer if can_chat else LexicalGroundednessChecker())
     highlighter = highlighter or (writer if can_chat else SentenceHighlighter(id_field=id_field))
@@ -143,7 +144,8 @@ def reliable_rag_builder(
     builder.add_node(nodes.generate(writer, stream_drafts=stream_drafts, keys=keys))
     builder.add_node(nodes.check_groundedness(groundedness, keys=keys))
     builder.add_node(nodes.highlight_sources(highlighter, keys=keys, id_field=id_field))
-    builder.add_node(nodes.abstain(abstention, keys=keys))
+    budgets = {"max_rewrites": rewrites, "max_regenerations": max_regenerations}
+    builder.add_node(nodes.abstain(abstention, keys=keys, **budgets))
     builder.add_node(nodes.record_answer(keys=keys))
     after_grading: dict[Hashable, str] = {"generate": "generate", "abstain": "abstain"}
     if rewrites > 0:

@@ -1,14 +1,16 @@
 """Models and retrievers for tests. A reply is a function of the prompt: batches are threaded."""
 
 import json
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, Field, PrivateAttr
@@ -103,6 +105,59 @@ class FakeChatModel(BaseChatModel):
         return self | RunnableLambda(parse)
 
 
+class StreamingFakeChatModel(FakeChatModel):
+    """Streams each reply in pieces, as real models do: words, or a tool call's arguments."""
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        message = self._generate(messages, stop, run_manager).generations[0].message
+        parts: list[dict[str, Any]] = [{"content": message.content}]
+        if isinstance(message.content, str):
+            parts = [{"content": word} for word in re.findall(r"\s*\S+", message.content)]
+        for index, call in enumerate(message.tool_calls):
+            args = json.dumps(call["args"])
+            call_chunk = {"name": call["name"], "id": call["id"], "index": index}
+            for start in range(0, len(args), 24):
+                piece = {**call_chunk, "args": args[start : start + 24]}
+                parts.append({"content": "", "tool_call_chunks": [piece]})
+                call_chunk = {"name": None, "id": None, "index": index}
+        for part in parts or [{"content": ""}]:
+            yield ChatGenerationChunk(message=AIMessageChunk(**part))
+
+
+class StatusError(Exception):
+    """An error of a provider's client, with the HTTP status that it carries."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__(f"HTTP {status_code}")
+        self.status_code = status_code
+
+
+class Recorder(BaseCallbackHandler):
+    """Notes each run that it is told of: kind, name, tags, metadata."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, str, list[str], dict[str, Any]]] = []
+
+    def named(self, kind: str) -> list[tuple[str, list[str], dict[str, Any]]]:
+        """The runs of one kind (`chain`, `model`, `retriever`), in order."""
+        return [(name, tags, meta) for of, name, tags, meta in self.runs if of == kind]
+
+    def _note(self, kind: str, kwargs: dict[str, Any]) -> None:
+        tags, metadata = kwargs.get("tags") or [], kwargs.get("metadata") or {}
+        self.runs.append((kind, str(kwargs.get("name")), list(tags), dict(metadata)))
+
+    def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+        self._note("chain", kwargs)
+
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        self._note("model", kwargs)
+
+    def on_retriever_start(self, *args: Any, **kwargs: Any) -> None:
+        self._note("retriever", kwargs)
+
+
 class ListRetriever(BaseRetriever):
     """Returns its own documents, live objects as FAISS does; counts its calls."""
 
@@ -115,6 +170,12 @@ class ListRetriever(BaseRetriever):
     ) -> list[Document]:
         self.queries.append((query, k, dict(run_manager.metadata), list(run_manager.tags)))
         return self.by_query.get(query, self.documents)[:k]
+
+    # Without it LangChain's own async hook takes no `k`.
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: Any, k: int | None = None
+    ) -> list[Document]:
+        return self._get_relevant_documents(query, run_manager=run_manager, k=k)
 
 
 def good(asked: Asked, answer: str = "Refunds take 14 days.") -> Any:

@@ -56,7 +56,7 @@ def langgraph_dev(
         command += ["--n-jobs-per-worker", "10", *arguments]  # without it, one run at a time
         clean = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         with log.open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603 - our own command
+            process = subprocess.Popen(
                 command,
                 cwd=folder,
                 env={**clean, **QUIET, **(env or {})},

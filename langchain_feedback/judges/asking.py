@@ -35,6 +35,8 @@ Prompt = list[BaseMessage]
 ResultT = TypeVar("ResultT")
 _FATAL = (ModelAuthenticationError, ModelPermissionDeniedError, ModelNotFoundError)
 _FATAL_STATUS = {401, 403, 404}
+_OUTAGE_STATUS = {408, 429}
+_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Asker:
         schema: The Pydantic model of a structured reply.
         structured: Whether to ask for structured output. False where a server
             rejects tools and JSON schemas: the prompt then asks for JSON as text.
-        max_concurrency: How many calls may be under way at once.
+        max_concurrency: How many calls may be under way at once; a caller's config may
+            ask for fewer.
     """
 
     def __init__(
@@ -79,15 +82,11 @@ class Asker:
             raise ValueError(msg)
         self.schema = schema
         self.runnable = _structured(model, schema) if structured else model
-        # The tag keeps a judge's tokens out of stream_mode="messages".
-        self._config: RunnableConfig = {
-            "tags": [TAG_NOSTREAM],
-            "max_concurrency": max_concurrency,
-        }
+        self.max_concurrency = max_concurrency
 
     def run(self, steps: Steps[ResultT], config: RunnableConfig) -> ResultT:
         """Drive a judge's steps."""
-        config = merge_configs(config, self._config)
+        config = self._config(config)
         try:
             prompts = next(steps)
             while True:
@@ -98,7 +97,7 @@ class Asker:
 
     async def arun(self, steps: Steps[ResultT], config: RunnableConfig) -> ResultT:
         """Drive a judge's steps without blocking the event loop."""
-        config = merge_configs(config, self._config)
+        config = self._config(config)
         try:
             prompts = next(steps)
             while True:
@@ -108,6 +107,15 @@ class Asker:
                 prompts = steps.send([self._read(item) for item in raw])
         except StopIteration as stop:
             return cast("ResultT", stop.value)
+
+    def _config(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the config of the calls: no more at once than the caller and `self` allow.
+
+        The tag keeps a judge's tokens out of `stream_mode="messages"`.
+        """
+        wanted = config.get("max_concurrency") or self.max_concurrency
+        at_once = min(wanted, self.max_concurrency)
+        return merge_configs(config, {"tags": [TAG_NOSTREAM], "max_concurrency": at_once})
 
     def _read(self, raw: Any) -> Reply:
         if isinstance(raw, BaseException):
@@ -165,8 +173,17 @@ def _failed(error: BaseException) -> Reply:
     return Reply(
         text=_text_of_error(error),
         error=type(error).__name__,
-        retryable=bool(getattr(error, "is_retryable", False)),
+        retryable=_is_outage(error),
     )
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether asking again now would only add load."""
+    # Not every provider raises LangChain's typed errors, but most give a status.
+    status = getattr(error, "status_code", None)
+    is_status = isinstance(status, int) and (status in _OUTAGE_STATUS or status >= _SERVER_ERROR)
+    typed = bool(getattr(error, "is_retryable", False))
+    return typed or is_status or isinstance(error, ConnectionError | TimeoutError)
 
 
 def _text_of_error(error: BaseException) -> str:

@@ -162,8 +162,9 @@ def _read_slots(reply: Reply, fences: Fences, size: int) -> dict[int, tuple[str,
             for entry in reply.parsed.grades
         ]
     else:
-        lines = re.findall(rf"({fences.token}-\d+)[^\w\n]+(.*)", reply.text)
-        entries = [(slot, parse_verdict(rest), "") for slot, rest in lines]
+        # A slot's words end where the next slot's begin, also on one line.
+        named = rf"({fences.token}-\d+)[^\w\n]+((?:(?!{fences.token}-\d).)*)"
+        entries = [(slot, parse_verdict(rest), "") for slot, rest in re.findall(named, reply.text)]
     times = Counter(slot for slot, _, _ in entries)
     slots = {fences.slot(i): i for i in range(size)}
     return {

@@ -42,12 +42,19 @@ _WORDS = {
         "不相关 无关 아니오 아니요"
     ),
 }
-# A lone "1" or "y" is a verdict only as the whole reply or a labelled value: "1." opens a list.
+# Before a colon these open a reason; "Supported:" may as well be a label without a value.
+_PLAIN = _phrases(
+    "yes yeah yep true ja oui sí si sim sì да tak evet はい 是 是的 对 예 네 "
+    "no nope false nein non não нет nie hayır いいえ 否 不 不是 아니오 아니요"
+)
+# A lone "1" or "y" is a verdict only as the whole reply or with one of `_KEYS`: "1." opens a list.
 _SHORT = {"1": Verdict.YES, "y": Verdict.YES, "0": Verdict.NO, "n": Verdict.NO}
 _KEYS = (
     "verdict binary_score answer relevant is_relevant grounded is_grounded supported "
     "is_supported score grade label result decision"
 ).split()
+_LABELS = frozenset(key.replace("_", " ") for key in _KEYS)
+_NOTHING = frozenset("yes no none nothing false true nil null 0 n/a".split()) | {""}
 
 _THINKING = re.compile(
     r"<(think|thinking|reasoning|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE
@@ -55,11 +62,18 @@ _THINKING = re.compile(
 _THINKING_END = re.compile(
     r"^.*</(?:think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE
 )
-_SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|[。！？\n]+")
+# The look-behind keeps it linear: one attempt for each run of marks.
+_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++(?=\s|$)|[。！？\n]+")
 _CLAUSE_END = re.compile(r"[,;，；、(]|\s[-–—]+\s|—")
-_LABELLED = re.compile(r"^(?P<label>[^:=：]{1,40}?)\s*[:=：]\s*(?P<value>.+)$")
+_LABELLED = re.compile(r"^(?P<label>[^:=：,;，；、(]{1,40}?)\s*[:=：]\s*(?P<value>.+)$")
 # "Hallucinated: no" is good news: a label that already denies makes its value unreadable here.
-_DENIAL = re.compile(r"\b(not?|un\w+|ir\w+|in(?:correct|valid)|hallucinat\w*|missing)\b")
+_DENIAL = re.compile(
+    r"\b(not?|un\w+|ir\w+|in(?:correct|valid)|hallucinat\w*|missing|partial\w*)\b"
+)
+# What stands behind these is a reason or an echo, whatever word it opens with.
+_OTHER = re.compile(
+    r"\b(?:reason\w*|explanation|rationale|justification|thoughts?|question|context)\b"
+)
 _OPENING = re.compile(r"^(yes|no) (?:it|this|that|there|the|because|since)\b")
 _STATEMENT = re.compile(
     r"^(?:the |this )?(?:document|chunk|passage|context|text|answer|claim|it|this)"
@@ -111,9 +125,14 @@ def parse_verdict(reply: Any) -> Verdict:
     if isinstance(reply, Mapping):
         return _from_mapping(reply)
     text = reply_text(reply)
-    if (data := embedded_json(text)) is not None:
-        return _from_mapping(data)
-    return _from_text(text)
+    start, end, data = _find_json(text)
+    if data is None:
+        return _from_text(text)
+    # The object may be the reply, or an echo of a chunk beside the verdict.
+    said = _from_text(f"{text[:start]}\n{text[end:]}")
+    written = _from_mapping(data)
+    known = {said, written} - {Verdict.UNKNOWN}
+    return known.pop() if len(known) == 1 else Verdict.UNKNOWN
 
 
 def _block_text(block: Any) -> str:
@@ -123,20 +142,26 @@ def _block_text(block: Any) -> str:
 
 def embedded_json(text: str) -> dict[str, Any] | None:
     """Return the first JSON object in `text`, fenced or not."""
+    return _find_json(text)[2]
+
+
+def _find_json(text: str) -> tuple[int, int, dict[str, Any] | None]:
+    """Return where the first JSON object starts and ends, and the object."""
     start = text.find("{")
     if start < 0:
-        return None
+        return 0, 0, None
     try:
-        data, _ = json.JSONDecoder().raw_decode(text[start:])
+        data, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
+        return 0, 0, None
+    return start, end, data if isinstance(data, dict) else None
 
 
 def _from_mapping(data: Mapping[str, Any]) -> Verdict:
-    values = [data[key] for key in _KEYS if data.get(key) is not None]
+    folded = {str(key).strip().casefold(): value for key, value in data.items()}
+    values = [folded[key] for key in _KEYS if folded.get(key) is not None]
     return _agreed(
-        Verdict.YES if value is True else Verdict.NO if value is False else _exact(str(value))
+        Verdict.YES if value is True else Verdict.NO if value is False else _from_text(str(value))
         for value in values
     )
 
@@ -147,7 +172,7 @@ def _from_text(text: str) -> Verdict:
     folded = re.sub(r"\bno\.\s*(?=\d)", "number ", folded)
     if whole := _SHORT.get(folded.strip(" .!")):
         return whole
-    sentences = [part.strip() for part in _SENTENCE_END.split(folded) if part.strip()]
+    sentences = [part.strip() for part in _SENTENCE_END.split(folded) if _bare(part)]
     labelled = [verdict for part in sentences for verdict in _labelled(part)]
     if labelled:
         return _agreed(labelled)
@@ -156,39 +181,53 @@ def _from_text(text: str) -> Verdict:
     first, last = _clauses(sentences[0]), _clauses(sentences[-1])
     # A verdict opens a reply or closes it; what stands between is a reason or an echo.
     candidates = dict.fromkeys([first[0], last[0], last[-1]])
-    found = [verdict for clause in candidates if (verdict := _clause(clause))]
-    return _agreed(found)
+    readers = (_clause, _labelled, _reasoned)
+    return _agreed(found for clause in candidates for read in readers for found in read(clause))
 
 
 def _clauses(sentence: str) -> list[str]:
-    return [part.strip(" '") for part in _CLAUSE_END.split(sentence)]
+    """Split at commas, dashes and brackets; bullets and marks around a part go."""
+    parts = (_bare(part).removeprefix("but ") for part in _CLAUSE_END.split(sentence))
+    return [part for part in parts if part] or [""]
 
 
-def _labelled(sentence: str) -> Iterator[Verdict]:
-    match = _LABELLED.match(sentence)
-    if match and not _DENIAL.search(match["label"]):
-        verdict = _exact(_clauses(match["value"])[0])
-        if verdict is not Verdict.UNKNOWN:
+def _bare(text: str) -> str:
+    start, end = 0, len(text)
+    while start < end and not text[start].isalnum():
+        start += 1
+    while end > start and not text[end - 1].isalnum():
+        end -= 1
+    return text[start:end]
+
+
+def _labelled(clause: str) -> Iterator[Verdict]:
+    """Read "Verdict: no"."""
+    match = _LABELLED.match(clause)
+    label = _bare(match["label"]) if match else ""
+    if not match or not label or _DENIAL.search(label) or _OTHER.search(label):
+        return
+    if label in _LABELS and (short := _SHORT.get(match["value"].strip(" .!'"))):
+        yield short
+    yield from _clause(_clauses(match["value"])[0])
+
+
+def _reasoned(clause: str) -> Iterator[Verdict]:
+    """Read a verdict before a reason: "No: it lists fees", but not "Unsupported: none"."""
+    if not (match := _LABELLED.match(clause)):
+        return
+    label, opening = _bare(match["label"]), _clauses(match["value"])[0].split(" ")[0]
+    if label in _PLAIN or (_DENIAL.search(label) and opening not in _NOTHING):
+        yield from _clause(label)
+
+
+def _clause(clause: str) -> Iterator[Verdict]:
+    for verdict, words in _WORDS.items():
+        if clause in words:
             yield verdict
-
-
-def _clause(clause: str) -> Verdict | None:
-    """Read one clause, or the label before its colon ("No: it lists fees")."""
-    for text in (clause, re.split("[:：]", clause)[0].strip()):
-        for verdict, words in _WORDS.items():
-            if text in words:
-                return verdict
     if opening := _OPENING.match(clause):
-        return Verdict(opening[1])
+        yield Verdict(opening[1])
     if statement := _STATEMENT.match(clause):
-        return Verdict.NO if statement["verdict"] in _WORDS[Verdict.NO] else Verdict.YES
-    return None
-
-
-def _exact(value: str) -> Verdict:
-    text = unicodedata.normalize("NFKC", value).casefold().strip(" .!'\"*`_")
-    text = text.replace("_", " ")
-    return _SHORT.get(text) or _clause(text) or Verdict.UNKNOWN
+        yield Verdict.NO if statement["verdict"] in _WORDS[Verdict.NO] else Verdict.YES
 
 
 def _agreed(verdicts: Any) -> Verdict:

@@ -13,13 +13,25 @@ from typing import Any, cast
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from langgraph.config import get_stream_writer
 
 from langchain_feedback.judges.asking import must_raise
+from langchain_feedback.judges.base import Judge
 from langchain_feedback.nodes.keys import DEFAULTS, StateKeys, state_schema
+from langchain_feedback.traces import TRACE_ID_KEY
 
-__all__ = ["Node", "StateView", "Update", "emit", "failure"]
+__all__ = [
+    "Node",
+    "StateView",
+    "Update",
+    "chat_model",
+    "emit",
+    "failure",
+    "is_judge",
+    "tagged",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +60,20 @@ class StateView:
         Raises:
             ValueError: If there is none.
         """
-        question = str(self.get("question")) or next(
-            (str(m.text) for m in reversed(self.get("messages")) if isinstance(m, HumanMessage)),
-            "",
-        )
+        return self.checked(str(self.get("question")) or self.last_human or "")
+
+    @property
+    def last_human(self) -> str | None:
+        """The text of the last human message, or None where there is none."""
+        humans = (m for m in reversed(self.get("messages")) if isinstance(m, HumanMessage))
+        return next((str(message.text) for message in humans), None)
+
+    def checked(self, question: str) -> str:
+        """Return the question.
+
+        Raises:
+            ValueError: If it is blank.
+        """
         if not question.strip():
             where = " or ".join(
                 repr(self._names[key]) for key in ("question", "messages") if key in self._names
@@ -199,9 +221,35 @@ class Node(Runnable[Any, dict[str, Any]]):
         return {names[key]: value for key, value in update.items() if key in names}
 
 
+def is_judge(value: Any, kind: type[Any]) -> bool:
+    """Whether `value` is a judge of that kind, also behind `with_retry` or `with_config`."""
+    while isinstance(value, RunnableBindingBase):
+        value = value.bound
+    return isinstance(value, kind)
+
+
+def chat_model(value: Any, name: str, *, kind: str = "") -> Runnable[Any, Any]:
+    """Return a chat model, or any Runnable that may be a chain around one.
+
+    Raises:
+        TypeError: If it is no Runnable, or a judge of another kind than `kind`.
+    """
+    if isinstance(value, Runnable) and not is_judge(value, Judge):
+        return value
+    wanted = f"a {kind} or a chat model" if kind else "a chat model"
+    msg = f"{name} must be {wanted}, got {value!r}"
+    raise TypeError(msg)
+
+
 def failure(node: str, error: str, chunk_id: str | None = None) -> dict[str, Any]:
     """Make an entry of the `errors` key."""
     return {"node": node, "error": error, "chunk_id": chunk_id}
+
+
+def tagged(view: StateView, *tags: str) -> RunnableConfig:
+    """Make the config of a call whose tokens may be streamed: they carry the trace id."""
+    trace_id = view.get("trace_id")
+    return {"tags": list(tags), "metadata": {TRACE_ID_KEY: trace_id} if trace_id else {}}
 
 
 def emit(event: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from langchain_feedback.documents import source_of
 from langchain_feedback.nodes._node import Node, StateView, Update
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
+from langchain_feedback.nodes.routing import STEPS_TO_ANSWER, STEPS_TO_REWRITE
 
 __all__ = ["ABSTENTION_MESSAGES", "AbstentionMessage", "abstain", "abstention"]
 
@@ -23,8 +24,8 @@ ABSTENTION_MESSAGES: dict[str, str] = {
 AbstentionMessage = str | Mapping[str, str] | Callable[[dict[str, Any]], str]
 """One text, a text for some of the reasons, or a function of `{reason, question, sources}`."""
 
-_LAST_STEPS = 2
-READS = ["question", "messages", "documents", "reason", "grounded", "draft_id", "trace_id"]
+READS = ["question", "messages", "documents", "kept", "reason", "grounded"]
+READS += ["generations", "rewrites", "draft_id", "trace_id"]
 WRITES = ["answer", "status", "reason", "citations", "draft", "draft_id", "unsupported"]
 
 
@@ -32,18 +33,22 @@ def abstain(
     message: AbstentionMessage | None = None,
     *,
     nearest: int = 3,
+    max_rewrites: int = 1,
+    max_regenerations: int = 1,
     keys: StateKeys | None = None,
 ) -> Node:
     """Make the node that abstains, with a reason and the nearest sources it looked at.
 
     The reason is the one that the nodes before left in `reason`: `no_documents`,
     `none_relevant`, `not_grounded`, `empty_answer` or `judge_failed`; or
-    `step_limit` where the recursion limit left no room for another attempt. The
-    rejected draft is cleared.
+    `step_limit` where the recursion limit left no room for another attempt that
+    the budget still had. The rejected draft is cleared.
 
     Args:
         message: Replaces the texts of `ABSTENTION_MESSAGES`.
         nearest: How many of the retrieved chunks' sources the text names; 0 for none.
+        max_rewrites: As in `route_after_grading`, to tell a spent budget from `step_limit`.
+        max_regenerations: As in `route_after_verification`.
         keys: Your graph's names of the keys.
 
     Raises:
@@ -60,7 +65,8 @@ def abstain(
 
     def prepare(view: StateView) -> Update:
         withdraw_draft(view)
-        return abstention(view, message, nearest)
+        reason = _reason(view, max_rewrites, max_regenerations)
+        return abstention(view, reason, message, nearest)
 
     return Node(
         "abstain",
@@ -72,10 +78,12 @@ def abstain(
 
 
 def abstention(
-    view: StateView, message: AbstentionMessage | None = None, nearest: int = 3
+    view: StateView,
+    reason: str,
+    message: AbstentionMessage | None = None,
+    nearest: int = 3,
 ) -> Update:
-    """Make the update of a state that abstains."""
-    reason = _reason(view)
+    """Make the update of a state that abstains for a reason."""
     sources = dict.fromkeys(filter(None, map(source_of, view.get("documents"))))
     named = list(sources)[:nearest]
     return Update(
@@ -89,9 +97,21 @@ def abstention(
     )
 
 
-def _reason(view: StateView) -> str:
-    if view.remaining_steps <= _LAST_STEPS:
-        return "step_limit"
+def _reason(view: StateView, max_rewrites: int, max_regenerations: int) -> str:
+    return "step_limit" if _cut_short(view, max_rewrites, max_regenerations) else why(view)
+
+
+def _cut_short(view: StateView, max_rewrites: int, max_regenerations: int) -> bool:
+    """Whether the router, one step ago, had another attempt to offer but no steps for it."""
+    steps = view.remaining_steps + 1
+    if view.get("grounded") is None and not view.kept:
+        return bool(view.get("rewrites") < max_rewrites and steps < STEPS_TO_REWRITE)
+    spent = view.get("generations") > max_regenerations or view.get("reason") == "judge_failed"
+    return steps < STEPS_TO_ANSWER and not spent
+
+
+def why(view: StateView) -> str:
+    """Return the reason that the nodes before left, or the one that the state suggests."""
     if reason := view.get("reason"):
         return str(reason)
     if not view.get("documents"):

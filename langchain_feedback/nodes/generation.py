@@ -1,5 +1,6 @@
 """Write a draft from the kept chunks."""
 
+import re
 from typing import Any
 
 from langchain_core.exceptions import ModelRefusalError
@@ -10,7 +11,16 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_feedback.judges.base import AnswerGenerator, GenerationRequest
 from langchain_feedback.judges.prompts import GENERATE_ANSWER, NO_ANSWER, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.nodes._node import Node, StateView, Update, emit, failure
+from langchain_feedback.nodes._node import (
+    Node,
+    StateView,
+    Update,
+    chat_model,
+    emit,
+    failure,
+    is_judge,
+    tagged,
+)
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["DRAFT_TAG", "generate", "withdraw_draft"]
@@ -40,6 +50,9 @@ def generate(
             `{"event": "draft_withdrawn", "message_id": ...}`.
         keys: Your graph's names of the keys.
 
+    Raises:
+        TypeError: If `model` is neither of what it may be.
+
     Example:
         >>> from langchain_core.documents import Document
         >>> from langchain_core.language_models import FakeListChatModel
@@ -47,7 +60,9 @@ def generate(
         >>> node({"question": "How long?", "kept": [Document("Refunds take 14 days.")]})
         {'draft': 'Within 14 days.', 'draft_id': '', 'generations': 1}
     """
-    is_generator = isinstance(model, AnswerGenerator)
+    is_generator = is_judge(model, AnswerGenerator)
+    if not is_generator:
+        model = chat_model(model, "model", kind="AnswerGenerator")
 
     def prepare(view: StateView) -> Any:
         withdraw_draft(view)
@@ -80,13 +95,21 @@ def generate(
     return Node(
         "generate",
         keys=keys or StateKeys(),
-        reads=["question", "messages", "kept", "unsupported", "generations", "errors"],
+        reads=[
+            "question",
+            "messages",
+            "kept",
+            "unsupported",
+            "generations",
+            "trace_id",
+            "errors",
+        ],
         writes=["draft", "draft_id", "generations", "errors"],
         prepare=prepare,
         step=model,
         finish=finish,
         recover=recover,
-        config=lambda _: {"tags": tags},
+        config=lambda view: tagged(view, *tags),
     )
 
 
@@ -98,8 +121,11 @@ def withdraw_draft(view: StateView) -> None:
 
 
 def _declines(text: str) -> bool:
-    """Whether the model said what it was told to say when the chunks hold no answer."""
-    return text.partition("\n")[0].strip(" .*`\"'") == NO_ANSWER
+    """Whether the model said what it was told to say when the chunks hold no answer.
+
+    A mark or a line of reasons may follow it, but not a sentence about the word.
+    """
+    return re.match(rf"\W*{NO_ANSWER}\b(?![^\S\n]*\w)", text) is not None
 
 
 def _messages(request: GenerationRequest) -> list[BaseMessage]:

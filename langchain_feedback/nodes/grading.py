@@ -9,7 +9,7 @@ from langchain_feedback.documents import chunk_key, copy_document, unique_docume
 from langchain_feedback.judges.base import DocumentGrader, Grade, GradingRequest
 from langchain_feedback.judges.grading import LLMDocumentGrader, make_grade
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.nodes._node import Node, StateView, Update, failure
+from langchain_feedback.nodes._node import Node, StateView, Update, chat_model, failure, is_judge
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["grade_documents"]
@@ -42,6 +42,7 @@ def grade_documents(
         id_field: The metadata field that holds a chunk's id, if any.
 
     Raises:
+        TypeError: If `grader` is neither of what it may be.
         ValueError: If `on_unknown` is neither `keep` nor `drop`, or when the
             grader returns another number of grades than it was given chunks.
 
@@ -55,8 +56,9 @@ def grade_documents(
     if on_unknown not in ("keep", "drop"):
         msg = f"on_unknown must be 'keep' or 'drop', got {on_unknown!r}"
         raise ValueError(msg)
-    if not isinstance(grader, DocumentGrader):
-        grader = LLMDocumentGrader(grader, id_field=id_field)
+    if not is_judge(grader, DocumentGrader):
+        model = chat_model(grader, "grader", kind="DocumentGrader")
+        grader = LLMDocumentGrader(model, id_field=id_field)
 
     def with_text(view: StateView) -> list[Document]:
         documents = unique_documents(view.get("documents"), id_field)

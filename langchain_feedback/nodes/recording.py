@@ -9,12 +9,11 @@ from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import RunnableConfig
 
-from langchain_feedback.nodes._node import Node, StateView, Update
-from langchain_feedback.nodes.abstention import READS, WRITES, abstention
+from langchain_feedback.nodes._node import Node, StateView, Update, tagged
+from langchain_feedback.nodes.abstention import READS, WRITES, abstention, why
+from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
-from langchain_feedback.traces import TRACE_ID_KEY
 
 __all__ = ["ANSWER_TAG", "record_answer"]
 
@@ -45,12 +44,15 @@ def record_answer(*, keys: StateKeys | None = None) -> Node:
         if view.get("status") == "abstained":
             return Update(answer=view.get("answer"), status="abstained")
         if view.get("grounded") is False or not view.get("draft").strip():
-            return abstention(view)
-        return Update(answer=view.get("draft"), status="answered", draft="", reason="")
+            return abstention(view, why(view))
+        answered = Update(answer=view.get("draft"), status="answered", reason="")
+        return Update(answered | {"draft": "", "draft_id": ""})
 
     def prepare(view: StateView) -> Any:
         update, draft_id = outcome(view), view.get("draft_id")
-        if update["status"] == "answered" and draft_id:
+        if update["status"] == "abstained":
+            withdraw_draft(view)
+        elif draft_id and all(message.id != draft_id for message in view.get("messages")):
             # Its tokens were streamed already: the same id keeps it from showing twice.
             return finish(view, AIMessage(update["answer"], id=draft_id))
         return [AIMessage(update["answer"], id=str(uuid4()))]
@@ -58,18 +60,16 @@ def record_answer(*, keys: StateKeys | None = None) -> Node:
     def finish(view: StateView, message: AIMessage) -> Update:
         return Update(outcome(view) | {"messages": [message]})
 
-    def config(view: StateView) -> RunnableConfig:
-        return {"tags": [ANSWER_TAG], "metadata": {TRACE_ID_KEY: view.get("trace_id")}}
-
     return Node(
         "record_answer",
         keys=keys,
         reads=[*READS, "draft", "status", "answer"],
         writes=[*WRITES, "messages"],
         prepare=prepare,
-        step=_Replay(),
+        # A cached reply would come without tokens, and under an earlier answer's id.
+        step=_Replay(cache=False),
         finish=finish,
-        config=config,
+        config=lambda view: tagged(view, ANSWER_TAG),
     )
 
 

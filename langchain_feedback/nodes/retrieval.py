@@ -39,7 +39,9 @@ def begin(*, keys: StateKeys | None = None) -> Node:
         given = (view.config.get("metadata") or {}).get(TRACE_ID_KEY)
         reset = {key: StateView({}, keys).get(key) for key in _PER_QUESTION}
         update = Update(reset | {"trace_id": str(given or new_trace_id())})
-        question = view.question
+        # In a chat the state still holds the question of the turn before.
+        asked = view.last_human
+        question = view.question if asked is None else view.checked(asked)
         if keys.messages is not None:
             update["question"] = question
         return update
@@ -65,12 +67,21 @@ def retrieve(
         keys: Your graph's names of the keys.
         search_kwargs: Passed to each call of the retriever, for example `k=4`.
 
+    Raises:
+        TypeError: If `retriever` is not a Runnable.
+
     Example:
         >>> from langchain_core.runnables import RunnableLambda
         >>> search = RunnableLambda(lambda question: [Document(f"About: {question}")])
         >>> retrieve(search)({"question": "refunds"})["documents"][0].page_content
         'About: refunds'
     """
+    if not isinstance(retriever, Runnable):
+        msg = (
+            f"retriever must be a Runnable from a string to documents, got {retriever!r}; use "
+            "`as_retriever()` of a vector store, or wrap a function in `RunnableLambda`"
+        )
+        raise TypeError(msg)
     keys = keys or StateKeys()
 
     def config(view: StateView) -> RunnableConfig:

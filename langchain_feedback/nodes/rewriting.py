@@ -8,7 +8,7 @@ from langgraph.constants import TAG_NOSTREAM
 
 from langchain_feedback.judges.prompts import REWRITE_QUESTION, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.nodes._node import Node, StateView, Update, failure
+from langchain_feedback.nodes._node import Node, StateView, Update, chat_model, failure
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["rewrite_question"]
@@ -24,6 +24,9 @@ def rewrite_question(model: Runnable[Any, Any], *, keys: StateKeys | None = None
     Args:
         model: A chat model.
         keys: Your graph's names of the keys.
+
+    Raises:
+        TypeError: If `model` is not a chat model.
 
     Example:
         >>> from langchain_core.language_models import FakeListChatModel
@@ -59,7 +62,7 @@ def rewrite_question(model: Runnable[Any, Any], *, keys: StateKeys | None = None
         reads=["question", "search_question", "messages", "rewrites", "errors"],
         writes=["search_question", "rewrites", "errors"],
         prepare=prepare,
-        step=model,
+        step=chat_model(model, "model"),
         finish=finish,
         recover=recover,
         config=lambda _: {"tags": [TAG_NOSTREAM]},

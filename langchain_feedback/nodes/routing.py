@@ -6,15 +6,23 @@ from typing import Any, Literal
 from langchain_feedback.nodes._node import StateView
 from langchain_feedback.nodes.keys import StateKeys, state_schema
 
-__all__ = ["route_after_grading", "route_after_verification"]
+__all__ = [
+    "STEPS_TO_ANSWER",
+    "STEPS_TO_REWRITE",
+    "route_after_grading",
+    "route_after_verification",
+]
 
 AfterGrading = Literal["generate", "rewrite_question", "abstain"]
 AfterVerification = Literal["record_answer", "generate", "abstain"]
 
-# Steps that the longest way to the end still takes: generate, check, highlight or
-# abstain, record; and rewrite, retrieve, grade, abstain, record.
-_STEPS_TO_ANSWER = 4
-_STEPS_TO_REWRITE = 5
+# Steps that the longest way to the end takes: generate, check, highlight or abstain,
+# record; and rewrite, retrieve, grade, abstain, record. The steps that LangGraph counts
+# as remaining include the one that the router runs in.
+STEPS_TO_ANSWER = 1 + 4
+"""Steps that must remain for a router to ask for a draft."""
+STEPS_TO_REWRITE = 1 + 5
+"""Steps that must remain for a router to ask for a rewrite."""
 
 
 def route_after_grading(
@@ -42,8 +50,8 @@ def route_after_grading(
     def route(state: Any) -> AfterGrading:
         view = StateView(state, keys)
         if view.kept:
-            return "generate" if view.remaining_steps >= _STEPS_TO_ANSWER else "abstain"
-        if view.get("rewrites") >= max_rewrites or view.remaining_steps < _STEPS_TO_REWRITE:
+            return "generate" if view.remaining_steps >= STEPS_TO_ANSWER else "abstain"
+        if view.get("rewrites") >= max_rewrites or view.remaining_steps < STEPS_TO_REWRITE:
             return "abstain"
         return "rewrite_question"
 
@@ -79,7 +87,7 @@ def route_after_verification(
         spent = view.get("generations") > max_regenerations
         if spent or view.get("reason") == "judge_failed":
             return "abstain"
-        return "generate" if view.remaining_steps >= _STEPS_TO_ANSWER else "abstain"
+        return "generate" if view.remaining_steps >= STEPS_TO_ANSWER else "abstain"
 
     used = ["grounded", "generations", "reason"]
     return _annotated(route, "route_after_verification", keys, used, AfterVerification)

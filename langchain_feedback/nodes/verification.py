@@ -14,7 +14,7 @@ from langchain_feedback.judges.base import (
 from langchain_feedback.judges.groundedness import LLMGroundednessChecker, make_groundedness
 from langchain_feedback.judges.highlighting import LLMHighlighter
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.nodes._node import Node, StateView, Update, failure
+from langchain_feedback.nodes._node import Node, StateView, Update, chat_model, failure, is_judge
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["check_groundedness", "highlight_sources"]
@@ -35,6 +35,9 @@ def check_groundedness(
         checker: A checker, or a chat model for an `LLMGroundednessChecker`.
         keys: Your graph's names of the keys.
 
+    Raises:
+        TypeError: If `checker` is neither of what it may be.
+
     Example:
         >>> from langchain_core.documents import Document
         >>> from langchain_core.language_models import FakeListChatModel
@@ -43,8 +46,9 @@ def check_groundedness(
         >>> node({"question": "How long?", "kept": [chunk], "draft": "41 days."})
         {'grounded': False, 'unsupported': [], 'reason': 'not_grounded'}
     """
-    if not isinstance(checker, GroundednessChecker):
-        checker = LLMGroundednessChecker(checker)
+    if not is_judge(checker, GroundednessChecker):
+        model = chat_model(checker, "checker", kind="GroundednessChecker")
+        checker = LLMGroundednessChecker(model)
 
     def prepare(view: StateView) -> CheckingRequest | Update:
         if not view.get("draft").strip():
@@ -98,6 +102,9 @@ def highlight_sources(
         keys: Your graph's names of the keys.
         id_field: The metadata field that holds a chunk's id, if any.
 
+    Raises:
+        TypeError: If `highlighter` is neither of what it may be.
+
     Example:
         >>> from langchain_core.documents import Document
         >>> from langchain_feedback.judges.offline import SentenceHighlighter
@@ -107,8 +114,9 @@ def highlight_sources(
         >>> citation["quote"], citation["start"]
         ('Refunds take 14 days.', 6)
     """
-    if not isinstance(highlighter, Highlighter):
-        highlighter = LLMHighlighter(highlighter, id_field=id_field)
+    if not is_judge(highlighter, Highlighter):
+        model = chat_model(highlighter, "highlighter", kind="Highlighter")
+        highlighter = LLMHighlighter(model, id_field=id_field)
 
     def prepare(view: StateView) -> CheckingRequest | Update:
         if view.get("grounded") is False or not view.kept or not view.get("draft").strip():
