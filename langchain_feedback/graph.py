@@ -34,7 +34,7 @@ from langchain_feedback.judges.offline import (
 )
 from langchain_feedback.nodes._node import is_judge
 from langchain_feedback.nodes.abstention import AbstentionMessage
-from langchain_feedback.nodes.keys import StateKeys, state_schema
+from langchain_feedback.nodes.keys import HELD_BACK, StateKeys, state_schema
 
 __all__ = ["create_reliable_rag", "reliable_rag_builder"]
 
@@ -42,8 +42,6 @@ Model = BaseChatModel | Runnable[Any, Any] | AnswerGenerator | Literal["offline"
 
 _OUTPUT = ["answer", "status", "reason", "grounded", "citations", "documents", "grades"]
 _OUTPUT += ["generations", "rewrites", "trace_id", "errors", "messages"]
-# What only the nodes need: a draft is nobody's answer yet.
-_HELD_BACK = ["draft", "draft_id", "unsupported"]
 
 
 def create_reliable_rag(
@@ -179,7 +177,7 @@ class _Builder(StateGraph[Any, Any, Any, Any]):
     def compile(self, *args: Any, **kwargs: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         graph = super().compile(*args, **kwargs)
         graph.stream_channels = [
-            channel for channel in graph.stream_channels_list if channel not in _HELD_BACK
+            channel for channel in graph.stream_channels_list if channel not in HELD_BACK
         ]
         return graph
 

@@ -4,14 +4,11 @@ The one call is a Runnable (a model, a judge, a retriever), so a node's logic is
 written once and runs sync and async, in a graph and in a plain unit test.
 """
 
-import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
 from typing import Any, cast
 
-from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
@@ -19,13 +16,12 @@ from langgraph.config import get_stream_writer
 
 from langchain_feedback.judges.asking import must_raise
 from langchain_feedback.judges.base import Judge
-from langchain_feedback.nodes.keys import DEFAULTS, StateKeys, state_schema
+from langchain_feedback.nodes._view import StateView, Update
+from langchain_feedback.nodes.keys import StateKeys, node_schema
 from langchain_feedback.traces import TRACE_ID_KEY
 
 __all__ = [
     "Node",
-    "StateView",
-    "Update",
     "chat_model",
     "emit",
     "failure",
@@ -36,84 +32,14 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class Update(dict[str, Any]):
-    """What a node changes, by the keys' own names. A `prepare` that returns one calls nobody."""
-
-
-class StateView:
-    """The state of any graph, read by the keys' own names."""
-
-    def __init__(self, state: Any, keys: StateKeys, config: RunnableConfig | None = None) -> None:
-        self._state = state
-        self._names = keys.names()
-        self.config: RunnableConfig = config or {}
-
-    def get(self, key: str) -> Any:
-        """Return the value of a key, or its default where there is none."""
-        value = self._lookup(self._names.get(key))
-        return copy.copy(DEFAULTS[key]) if value is None else value
-
-    @property
-    def question(self) -> str:
-        """The question; in a chat graph without one, the last human message.
-
-        Raises:
-            ValueError: If there is none.
-        """
-        return self.checked(str(self.get("question")) or self.last_human or "")
-
-    @property
-    def last_human(self) -> str | None:
-        """The text of the last human message, or None where there is none."""
-        humans = (m for m in reversed(self.get("messages")) if isinstance(m, HumanMessage))
-        return next((str(message.text) for message in humans), None)
-
-    def checked(self, question: str) -> str:
-        """Return the question.
-
-        Raises:
-            ValueError: If it is blank.
-        """
-        if not question.strip():
-            where = " or ".join(
-                repr(self._names[key]) for key in ("question", "messages") if key in self._names
-            )
-            msg = f"There is no question in the state under {where}."
-            raise ValueError(msg)
-        return question
-
-    @property
-    def history(self) -> str:
-        """The earlier turns of a chat as text, without the question itself."""
-        messages: list[BaseMessage] = self.get("messages")
-        asked = max((i for i, m in enumerate(messages) if isinstance(m, HumanMessage)), default=0)
-        turns = (
-            f"{'user' if isinstance(m, HumanMessage) else 'assistant'}: {m.text}"
-            for m in messages[:asked]
-            if m.type in ("human", "ai") and str(m.text).strip()
-        )
-        return "\n".join(turns)
-
-    @property
-    def remaining_steps(self) -> int:
-        """Steps until the recursion limit; plenty where nobody counts them."""
-        return cast("int", self._lookup("remaining_steps") or 1_000)
-
-    @property
-    def kept(self) -> list[Document]:
-        """The kept chunks that hold any text."""
-        return [document for document in self.get("kept") if document.page_content.strip()]
-
-    def _lookup(self, name: str | None) -> Any:
-        if name is None:
-            return None
-        if isinstance(self._state, Mapping):
-            return self._state.get(name)
-        return getattr(self._state, name, None)
-
-
 class Node(Runnable[Any, dict[str, Any]]):
     """One step of a graph. Add it with `builder.add_node(node)`, or call it with a state.
+
+    A node that you wrap (`node.with_retry()`, or a function of yours that calls it)
+    hides its channels from LangGraph. Add it with
+    `builder.add_node(name, wrapped, input_schema=node.state_schema)` then, or better
+    give `add_node` a `retry_policy`; otherwise counters that your state does not
+    declare are lost, and a loop has no end of its own. It warns where that is so.
 
     Args:
         name: The node's name in a graph.
@@ -148,16 +74,11 @@ class Node(Runnable[Any, dict[str, Any]]):
         self._prepare, self._step, self._finish = prepare, step, finish
         self._recover, self._config = recover, config
         self._step_kwargs = dict(step_kwargs or {})
-        schema = state_schema(
-            "".join(word.title() for word in name.split("_")) + "State",
-            keys,
-            list(dict.fromkeys([*reads, *writes])),
-            remaining_steps=True,
-        )
+        self.state_schema = node_schema(name, keys, dict.fromkeys([*reads, *writes]))
         # LangGraph reads the annotation of the instance's own `__call__` and adds
-        # its channels to the host's: see `state_schema`.
-        call = _call_for(schema)
-        vars(self)["__call__"] = MethodType(call, self)
+        # its channels to the host's: see `node_schema`.
+        vars(self)["__call__"] = MethodType(_call_for(self.state_schema), self)
+        self._warned = False
 
     def __call__(self, state: Any, config: RunnableConfig | None = None) -> dict[str, Any]:
         """Run the node on a state and return what it changes."""
@@ -182,7 +103,7 @@ class Node(Runnable[Any, dict[str, Any]]):
         return await self._acall_with_config(cast("Any", self._arun), input, config)
 
     def _run(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        view = StateView(state, self.keys, config)
+        view = self._view(state, config)
         request = self._prepare(view)
         if isinstance(request, Update) or self._step is None:
             return self._named(request)
@@ -193,7 +114,7 @@ class Node(Runnable[Any, dict[str, Any]]):
         return self._finished(view, result)
 
     async def _arun(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        view = StateView(state, self.keys, config)
+        view = self._view(state, config)
         request = self._prepare(view)
         if isinstance(request, Update) or self._step is None:
             return self._named(request)
@@ -203,6 +124,18 @@ class Node(Runnable[Any, dict[str, Any]]):
         except Exception as error:  # noqa: BLE001  raised again unless it may be survived
             return self._recovered(view, error)
         return self._finished(view, result)
+
+    def _view(self, state: Any, config: RunnableConfig) -> StateView:
+        view = StateView(state, self.keys, config)
+        in_graph = "langgraph_node" in (config.get("metadata") or {})
+        if in_graph and not view.counts_steps and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Node %r is wrapped and cannot name its state keys to the graph. Add it with "
+                "input_schema=node.state_schema, or declare its keys; else its data may be lost.",
+                self.name,
+            )
+        return view
 
     def _call_config(self, view: StateView) -> RunnableConfig:
         return merge_configs(view.config, self._config(view)) if self._config else view.config

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_feedback.documents import source_of
-from langchain_feedback.nodes._node import Node, StateView, Update
+from langchain_feedback.nodes._node import Node
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
 from langchain_feedback.nodes.routing import STEPS_TO_ANSWER, STEPS_TO_REWRITE

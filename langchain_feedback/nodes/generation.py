@@ -11,16 +11,8 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_feedback.judges.base import AnswerGenerator, GenerationRequest
 from langchain_feedback.judges.prompts import GENERATE_ANSWER, NO_ANSWER, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.nodes._node import (
-    Node,
-    StateView,
-    Update,
-    chat_model,
-    emit,
-    failure,
-    is_judge,
-    tagged,
-)
+from langchain_feedback.nodes._node import Node, chat_model, emit, failure, is_judge, tagged
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["DRAFT_TAG", "generate", "withdraw_draft"]

@@ -9,7 +9,8 @@ from langchain_feedback.documents import chunk_key, copy_document, unique_docume
 from langchain_feedback.judges.base import DocumentGrader, Grade, GradingRequest
 from langchain_feedback.judges.grading import LLMDocumentGrader, make_grade
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.nodes._node import Node, StateView, Update, chat_model, failure, is_judge
+from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["grade_documents"]

@@ -1,14 +1,17 @@
 """The names of a graph's state keys, which the nodes read and write."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.managed import RemainingSteps
+from pydantic import ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
-__all__ = ["DEFAULTS", "StateKeys", "state_schema"]
+__all__ = ["DEFAULTS", "HELD_BACK", "StateKeys", "node_schema", "state_schema"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +24,7 @@ class StateKeys:
     does not declare are added by the nodes themselves.
 
     Raises:
-        ValueError: If a name is empty, or two keys share one (but for `kept`,
+        ValueError: If a name does not start with a letter, or two keys share one (but for `kept`,
             which may be `documents`).
     """
 
@@ -64,8 +67,8 @@ class StateKeys:
 
     def __post_init__(self) -> None:
         names = self.names()
-        if not all(names.values()):
-            msg = f"State keys must not be empty: {names!r}"
+        if wrong := [name for name in names.values() if not re.fullmatch(r"[a-zA-Z]\w*", name)]:
+            msg = f"A state key must be a name that starts with a letter, got {wrong[0]!r}"
             raise ValueError(msg)
         taken = [name for key, name in names.items() if key != "kept" or name != self.documents]
         if doubled := sorted({name for name in taken if taken.count(name) > 1}):
@@ -100,6 +103,9 @@ DEFAULTS: dict[str, Any] = {
 }
 """What a key holds before anything was written to it."""
 
+HELD_BACK = ("draft", "draft_id", "unsupported")
+"""What only the nodes need: a draft is nobody's answer yet, so no stream shows it."""
+
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(
         "question search_question draft draft_id answer status reason trace_id".split(), str
@@ -116,16 +122,12 @@ _TYPES: dict[str, Any] = {
 def state_schema(
     name: str,
     keys: StateKeys,
-    used: list[str],
+    used: Iterable[str],
     *,
     remaining_steps: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> type[Any]:
     """Make the TypedDict of some keys under your names.
-
-    LangGraph adds the channels of a node's input schema to the graph, so a node's
-    data survives in any host state without being declared there. A channel that
-    the host declares keeps the host's type and reducer.
 
     Args:
         name: The name of the TypedDict.
@@ -140,3 +142,36 @@ def state_schema(
     if remaining_steps:
         channels["remaining_steps"] = RemainingSteps
     return TypedDict(name, channels, total=False)  # type: ignore[operator, no-any-return]
+
+
+def node_schema(node: str, keys: StateKeys, used: Iterable[str]) -> type[Any]:
+    """Make the input schema of a node, under your names.
+
+    LangGraph adds the channels of a node's input schema to the graph, so a node's
+    data survives in any host state without being declared there. A channel that
+    the host declares keeps the host's type and reducer.
+
+    A node that reads a draft gets a Pydantic model that leaves it out of its
+    representation and of JSON: `stream_mode="tasks"` and `"debug"` show the input
+    of every node. The others get a TypedDict.
+
+    Args:
+        node: The node's name.
+        keys: Your names.
+        used: The keys that the node reads or writes.
+    """
+    used = list(used)
+    name = "".join(word.title() for word in node.split("_")) + "State"
+    if not set(used) & set(HELD_BACK):
+        return state_schema(name, keys, used, remaining_steps=True)
+    names = keys.names()
+    fields: dict[str, Any] = {
+        names[key]: (Any, Field(default=None, exclude=held_back, repr=not held_back))
+        for key in used
+        if key in names
+        for held_back in [key in HELD_BACK]
+    }
+    config = ConfigDict(protected_namespaces=())
+    fields["remaining_steps"] = (RemainingSteps, Field(default=None))
+    model: type[Any] = create_model(name, __config__=config, **fields)
+    return model

@@ -10,7 +10,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from langchain_feedback.nodes._node import Node, StateView, Update, tagged
+from langchain_feedback.nodes._node import Node, tagged
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.abstention import READS, WRITES, abstention, why
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys

@@ -6,7 +6,8 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_feedback.documents import copy_document
-from langchain_feedback.nodes._node import Node, StateView, Update
+from langchain_feedback.nodes._node import Node
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import DEFAULTS, StateKeys
 from langchain_feedback.traces import ATTEMPT_KEY, TRACE_ID_KEY, new_trace_id
 

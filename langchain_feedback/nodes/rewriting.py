@@ -8,7 +8,8 @@ from langgraph.constants import TAG_NOSTREAM
 
 from langchain_feedback.judges.prompts import REWRITE_QUESTION, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.nodes._node import Node, StateView, Update, chat_model, failure
+from langchain_feedback.nodes._node import Node, chat_model, failure
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["rewrite_question"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from langchain_feedback.nodes._node import StateView
+from langchain_feedback.nodes._view import StateView
 from langchain_feedback.nodes.keys import StateKeys, state_schema
 
 __all__ = [

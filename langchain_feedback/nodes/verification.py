@@ -14,7 +14,8 @@ from langchain_feedback.judges.base import (
 from langchain_feedback.judges.groundedness import LLMGroundednessChecker, make_groundedness
 from langchain_feedback.judges.highlighting import LLMHighlighter
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.nodes._node import Node, StateView, Update, chat_model, failure, is_judge
+from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge
+from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["check_groundedness", "highlight_sources"]

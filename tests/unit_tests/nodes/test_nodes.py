@@ -803,7 +803,8 @@ WRONG = {
         ValueError,
         "max_regenerations.*-2",
     ),
-    "an empty key": (lambda: StateKeys(draft=""), ValueError, "empty"),
+    "an empty key": (lambda: StateKeys(draft=""), ValueError, "starts with a letter"),
+    "a private key": (lambda: StateKeys(draft="_draft"), ValueError, "'_draft'"),
     "two keys with one name": (lambda: StateKeys(draft="answer"), ValueError, "'answer'"),
     "kept under another key's name": (lambda: StateKeys(kept="answer"), ValueError, "'answer'"),
 }
