@@ -48,9 +48,19 @@ def create_reliable_rag(
     retriever: Runnable[str, list[Document]],
     model: Model,
     *,
+    grader: DocumentGrader | Runnable[Any, Any] | None = None,
+    groundedness: GroundednessChecker | Runnable[Any, Any] | None = None,
+    highlighter: Highlighter | Runnable[Any, Any] | None = None,
+    max_rewrites: int = 1,
+    max_regenerations: int = 1,
+    messages: bool = False,
+    on_unknown: Literal["keep", "drop"] = "keep",
+    abstention: AbstentionMessage | None = None,
+    stream_drafts: bool = False,
+    search_kwargs: Mapping[str, Any] | None = None,
+    id_field: str | None = None,
     checkpointer: Checkpointer = None,
     name: str = "reliable_rag",
-    **options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Make the whole graph: a question in, a verified answer or an abstention out.
 
@@ -62,14 +72,30 @@ def create_reliable_rag(
         retriever: Any retriever: a Runnable from a string to documents.
         model: A chat model, an `AnswerGenerator`, or the word `"offline"` for the
             parts that need no model (see `judges.offline`).
+        grader: A grader, or a chat model that grades; None: `model`.
+        groundedness: A checker, or a chat model that checks; None: `model`.
+        highlighter: A highlighter, or a chat model that quotes; None: `model`.
+        max_rewrites: How often the question may be rewritten. Without a chat model
+            nobody can rewrite it, and this counts as 0.
+        max_regenerations: How often a draft may be written again.
+        messages: Whether the graph chats: `messages` in and out, the question being
+            the last human message.
+        on_unknown: Whether chunks that got no verdict are kept or dropped.
+        abstention: Replaces the text of an abstention (see `nodes.abstain`).
+        stream_drafts: Whether drafts are streamed before they are verified.
+        search_kwargs: Passed to the retriever, for example `{"k": 4}`.
+        id_field: The metadata field that holds a chunk's id, if any.
         checkpointer: As in `StateGraph.compile`.
         name: The graph's name.
-        options: As in `reliable_rag_builder`.
 
     Returns:
         A compiled graph. Its output holds `answer`, `status` (`answered` or
         `abstained`), `reason`, `grounded`, `citations`, `documents`, `grades`,
         `generations`, `rewrites`, `trace_id` and `errors`.
+
+    Raises:
+        TypeError: If `model` is none of what it may be.
+        ValueError: If a budget is negative or `on_unknown` is not a word it knows.
 
     Example:
         >>> from langchain_core.runnables import RunnableLambda
@@ -81,7 +107,21 @@ def create_reliable_rag(
         >>> graph.invoke({"question": "Who won the cup?"})["reason"]
         'none_relevant'
     """
-    builder = reliable_rag_builder(retriever, model, **options)
+    builder = reliable_rag_builder(
+        retriever,
+        model,
+        grader=grader,
+        groundedness=groundedness,
+        highlighter=highlighter,
+        max_rewrites=max_rewrites,
+        max_regenerations=max_regenerations,
+        messages=messages,
+        on_unknown=on_unknown,
+        abstention=abstention,
+        stream_drafts=stream_drafts,
+        search_kwargs=search_kwargs,
+        id_field=id_field,
+    )
     return builder.compile(checkpointer=checkpointer, name=name)
 
 
@@ -103,26 +143,8 @@ def reliable_rag_builder(
 ) -> StateGraph[Any, Any, Any, Any]:
     """Make the graph's builder, to add steps of your own before compiling it.
 
-    Args:
-        retriever: Any retriever: a Runnable from a string to documents.
-        model: As in `create_reliable_rag`.
-        grader: A grader, or a chat model that grades; None: `model`.
-        groundedness: A checker, or a chat model that checks; None: `model`.
-        highlighter: A highlighter, or a chat model that quotes; None: `model`.
-        max_rewrites: How often the question may be rewritten. Without a chat model
-            nobody can rewrite it, and this counts as 0.
-        max_regenerations: How often a draft may be written again.
-        messages: Whether the graph chats: `messages` in and out, the question being
-            the last human message.
-        on_unknown: Whether chunks that got no verdict are kept or dropped.
-        abstention: Replaces the text of an abstention (see `nodes.abstain`).
-        stream_drafts: Whether drafts are streamed before they are verified.
-        search_kwargs: Passed to the retriever, for example `{"k": 4}`.
-        id_field: The metadata field that holds a chunk's id, if any.
-
-    Raises:
-        TypeError: If `model` is neither of what it may be.
-        ValueError: If a budget is negative or `on_unknown` is not a word it knows.
+    It takes the arguments of `create_reliable_rag`, but for `checkpointer` and `name`,
+    and raises the same errors.
     """
     _check_model(model)
     writer = ExtractiveGenerator() if isinstance(model, str) else model

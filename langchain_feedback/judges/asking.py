@@ -137,10 +137,24 @@ class Asker:
         # A message is a BaseModel too; its fields are not the schema's.
         if isinstance(value, BaseMessage) or not isinstance(data, dict):
             return None
+        return self._as_schema(data)
+
+    def _as_schema(self, data: dict[str, Any]) -> BaseModel | None:
+        """Validate a reply; one bad entry of a list is left out, and the others kept."""
         try:
             return self.schema.model_validate(data)
-        except ValidationError:
+        except ValidationError as error:
+            places = [problem["loc"] for problem in error.errors()]
+        if not all(len(place) > 1 and isinstance(place[1], int) for place in places):
             return None
+        bad = {(place[0], place[1]) for place in places}
+        kept = {
+            key: [item for i, item in enumerate(value) if (key, i) not in bad]
+            if isinstance(value, list)
+            else value
+            for key, value in data.items()
+        }
+        return self.schema.model_validate(kept)
 
 
 def _structured(model: Runnable[Any, Any], schema: type[BaseModel]) -> Runnable[Any, Any]:

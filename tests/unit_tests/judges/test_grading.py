@@ -32,7 +32,7 @@ from langgraph.errors import GraphInterrupt
 from pydantic import BaseModel
 
 from langchain_feedback import LLMDocumentGrader
-from tests.fakes import Asked, FakeChatModel, StatusError, good
+from tests.fakes import Asked, FakeChatModel, StatusError, good, replies
 
 QUESTION = "How long does a refund take?"
 MODES = ("batch", "each")
@@ -714,3 +714,16 @@ def test_a_list_of_replies_is_a_model_too():
     grader = LLMDocumentGrader(FakeListChatModel(responses=["No.", "Yes."]), mode="each",
                                max_concurrency=1)  # fmt: skip
     assert verdicts(grader.invoke(request(2))) == ["no", "yes"]
+
+
+def test_a02_one_malformed_entry_costs_its_own_chunk_one_more_call():
+    def grades(asked):
+        entries = [{"slot": s, "reason": "", "relevant": True} for s in asked.slots]
+        entries[1] = {"slot": asked.slots[1], "relevant": "perhaps"}
+        return {"grades": entries}
+
+    model = FakeChatModel(reply=replies(grade=grades), structured="dict")
+    documents = [Document(f"Chunk {i}.", id=str(i)) for i in range(4)]
+    graded = LLMDocumentGrader(model).invoke({"question": "?", "documents": documents})
+    assert [grade["verdict"] for grade in graded] == ["yes"] * 4
+    assert (model.count("grade"), model.count("grade_one")) == (1, 1)

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import RetryPolicy
 from pydantic import BaseModel
 
 from langchain_feedback import nodes
@@ -468,3 +469,45 @@ async def test_a20_state_with_numpy_metadata_comes_back_equal_from_a_checkpointe
     assert json.loads(json.dumps(rest)) == rest
     # And the store's own object is as it was (A07).
     assert type(stored.metadata["score"]) is np.float32
+
+
+def rewrite_loop(add, **compile_options):
+    """A host that declares nothing of ours and rewrites while a router lets it."""
+
+    class Host(TypedDict):
+        question: str
+
+    builder = StateGraph(Host)
+    model = FakeChatModel(reply=replies())
+    node = nodes.rewrite_question(model)
+    add(builder, node)
+    builder.add_edge(START, "rewrite")
+    builder.add_conditional_edges(
+        "rewrite",
+        nodes.route_after_grading(max_rewrites=2),
+        {"rewrite_question": "rewrite", "abstain": END, "generate": END},
+    )
+    builder.compile(**compile_options).invoke({"question": "?"}, {"recursion_limit": 12})
+    return model.count("rewrite")
+
+
+def test_a21_a_wrapped_node_warns_and_keeps_its_data_with_its_schema(caplog):
+    lost = rewrite_loop(lambda builder, node: builder.add_node("rewrite", node.with_retry()))
+    assert lost > 2
+    assert "input_schema=node.state_schema" in caplog.text
+    caplog.clear()
+    kept = rewrite_loop(
+        lambda builder, node: builder.add_node(
+            "rewrite", node.with_retry(), input_schema=node.state_schema
+        )
+    )
+    assert kept == 2
+    assert not caplog.text
+
+
+def test_a21_a_retry_policy_needs_no_wrapping(caplog):
+    made = rewrite_loop(
+        lambda builder, node: builder.add_node("rewrite", node, retry_policy=RetryPolicy())
+    )
+    assert made == 2
+    assert not caplog.text
