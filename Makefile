@@ -10,7 +10,7 @@ PIP := $(RUN)/python -m pip --disable-pip-version-check --quiet
 help: ## Show this help
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.demo ## Answer five questions from the shipped handbook: no key, no network
+demo: $(VENV)/.demo ## Answer questions from the shipped handbook, without a key or a model
 	@$(RUN)/langchain-feedback demo
 
 test: $(VENV)/.dev ## Run all tests and every documented example
@@ -33,7 +33,7 @@ bench: $(VENV)/.dev ## Run the benchmarks and print their tables
 	@for script in benchmarks/*.py; do $(RUN)/python $$script || exit 1; done
 
 clean: ## Remove the environment and every cache
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .langgraph_api
 
 $(VENV)/.pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,7 +1,7 @@
 """What a chunk is: its key, the hash of its text, and copies that share nothing.
 
-A chunk's key is how every part of this package names it: in grades, citations
-and stored feedback. Documents that come back from a retriever may be live
+A chunk's key is how every part of this package names it: in grades and
+citations. Documents that come back from a retriever may be live
 objects of the index, so nothing here changes one; parts return copies.
 """
 

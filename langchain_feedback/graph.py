@@ -34,7 +34,7 @@ from langchain_feedback.judges.offline import (
 )
 from langchain_feedback.nodes._node import is_judge
 from langchain_feedback.nodes.abstention import AbstentionMessage
-from langchain_feedback.nodes.keys import HELD_BACK, StateKeys, state_schema
+from langchain_feedback.nodes.keys import StateKeys, state_schema
 
 __all__ = ["create_reliable_rag", "reliable_rag_builder"]
 
@@ -197,11 +197,7 @@ class _Builder(StateGraph[Any, Any, Any, Any]):
     """A builder whose graphs hold drafts back from every stream of state."""
 
     def compile(self, *args: Any, **kwargs: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        graph = super().compile(*args, **kwargs)
-        graph.stream_channels = [
-            channel for channel in graph.stream_channels_list if channel not in HELD_BACK
-        ]
-        return graph
+        return nodes.hold_back_drafts(super().compile(*args, **kwargs))
 
 
 def _schemas(keys: StateKeys) -> dict[str, type[Any]]:

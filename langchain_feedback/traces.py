@@ -1,4 +1,4 @@
-"""The id that binds an answer, its retrieval and every later rating of it."""
+"""The id that binds an answer to its retrieval."""
 
 from langchain_core.utils.uuid import uuid7
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+_OWN = Path(__file__).parent / "data"
 
 
 def shared_data(name: str) -> Path:
-    """The path of a shared file; the test is skipped only where there is none."""
-    path = _SHARED / name
+    """The path of a measured file; the large ones are not in the repository."""
+    path = next((p for p in (_OWN / name, _SHARED / name) if p.exists()), _SHARED / name)
     if not path.exists():
         pytest.skip(f"the shared data are not beside this repository: {path}")
     return path

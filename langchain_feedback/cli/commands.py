@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,11 @@ from rich.console import Console
 from rich.text import Text
 
 from langchain_feedback.cli.answering import Answered, answer, chat_model, make_graph
+from langchain_feedback.cli.evidence import show_evidence
 from langchain_feedback.cli.progress import reading_progress
 from langchain_feedback.cli.rendering import plain_text, show_answer, show_grades
 from langchain_feedback.demo.handbook import golden_questions, handbook_documents, stop_words
-from langchain_feedback.errors import LangChainFeedbackError
+from langchain_feedback.errors import LangChainFeedbackError, UnreadableFileError
 from langchain_feedback.local.reading import read_folder
 from langchain_feedback.local.splitting import split_sections
 from langchain_feedback.local.tfidf import TfidfRetriever
@@ -24,8 +26,6 @@ from langchain_feedback.local.tfidf import TfidfRetriever
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Answers from your own documents, with quotes that are checked, or none.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -34,14 +34,27 @@ _UNANSWERABLE = "Do you sell gift cards?"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Answers from your own documents, with quotes that are checked, or none."""
+    if version:
+        typer.echo(metadata.version("langchain-feedback"))
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 @app.command()
 def demo(as_json: Json = False) -> None:
-    """Answer the handbook's five questions, and refuse one it cannot know: no key, no network."""
+    """Answer five questions from a handbook, and refuse a sixth: no key, no network."""
     documents = handbook_documents()
     retriever = TfidfRetriever.from_documents(documents, k=4, stop_words=stop_words())
     graph = make_graph(retriever, documents, None)
     questions = [golden.question for golden in golden_questions()] + [_UNANSWERABLE]
     results = {question: answer(graph, question) for question in questions}
+    answers = {golden.question: golden.evidence for golden in golden_questions()}
     if as_json:
         _print_json([{"question": q} | result.as_json() for q, result in results.items()])
         return
@@ -52,8 +65,16 @@ def demo(as_json: Json = False) -> None:
     for question, result in results.items():
         show_answer(console, question, result)
         show_grades(console, result.state["documents"], result.state["grades"])
+        if evidence := answers.get(question):
+            show_evidence(console, evidence, result.state["grades"])
         console.print()
-    console.print(Text("Your own files: langchain-feedback ask QUESTION --docs FOLDER", "bold"))
+    console.print(
+        Text(
+            "Without a model, answers are passages picked by their words, and some are not to the "
+            "point.\nYour own files: langchain-feedback ask QUESTION --docs FOLDER",
+            "bold",
+        )
+    )
 
 
 @app.command()
@@ -72,7 +93,10 @@ def ask(  # noqa: PLR0917  each is an option
 ) -> None:
     """Answer a question from a folder of files, with sources, or abstain."""
     with _failures_told():
-        chat = chat_model(model) if model else None
+        if not question.strip():
+            msg = "There is no question. Put it in quotes after `ask`."
+            raise ValueError(msg)
+        chat = None if model is None else chat_model(model)
         chunks = _read_chunks(docs, skip_errors=skip_errors)
         retriever = TfidfRetriever.for_files(chunks, k=k)
         result: Answered = answer(make_graph(retriever, chunks, chat), question)
@@ -99,6 +123,8 @@ def _read_chunks(folder: Path, *, skip_errors: bool) -> list[Document]:
 def _failures_told() -> Iterator[None]:
     try:
         yield
+    except UnreadableFileError as error:
+        _fail(f"{error} (--skip-errors goes on without such files.)", 2)
     except (LangChainFeedbackError, ValueError) as error:
         _fail(str(error), 2)
     except ModelError as error:

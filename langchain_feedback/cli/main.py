@@ -1,5 +1,6 @@
 """The entry point: it says what to install where the command line's extra is missing."""
 
+import io
 import sys
 
 __all__ = ["run"]
@@ -15,4 +16,8 @@ def run() -> None:
             'Run: pip install "langchain-feedback[cli]"\n'
         )
         sys.exit(2)
+    # A terminal that cannot show a character gets a mark for it, not a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app()

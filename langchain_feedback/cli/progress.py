@@ -17,7 +17,9 @@ _QUIET_SECONDS = 1.0
 def reading_progress(console: Console) -> Iterator[Callable[[Path, int, int], None]]:
     """Yield the function that is told of each file before it is read."""
     started = time.monotonic()
-    with Progress(console=console, transient=True, auto_refresh=False, disable=False) as progress:
+    # Without a terminal the bar would leave an empty line behind.
+    quiet = not console.is_terminal
+    with Progress(console=console, transient=True, auto_refresh=False, disable=quiet) as progress:
         task = progress.add_task("Reading", visible=False)
 
         def on_file(path: Path, number: int, total: int) -> None:

@@ -74,11 +74,17 @@ _DENIAL = re.compile(
 _OTHER = re.compile(
     r"\b(?:reason\w*|explanation|rationale|justification|thoughts?|question|context)\b"
 )
-_OPENING = re.compile(r"^(yes|no) (?:it|this|that|there|the|because|since)\b")
+_OPENING = re.compile(
+    r"^(?P<verdict>yes|no|(?:not |un|ir)?(?:relevant|grounded|supported))"
+    r" (?:it|this|that|there|the|because|since)\b"
+)
 _STATEMENT = re.compile(
     r"^(?:the |this )?(?:document|chunk|passage|context|text|answer|claim|it|this)"
-    r"(?: is|'s) (?P<verdict>(?:not |un|ir)?(?:relevant|grounded|supported))\b"
+    r"(?P<is> is|'s| isn't)(?: fully| clearly| directly)?"
+    r" (?P<verdict>(?:not |un|ir)?(?:relevant|grounded|supported))\b"
 )
+# A yes with one of these is half a yes, which is none.
+_RESERVE = re.compile(r"\b(?:but|however|except|although|though|partly|partially|only)\b")
 
 
 def reply_text(reply: Any) -> str:
@@ -182,7 +188,9 @@ def _from_text(text: str) -> Verdict:
     # A verdict opens a reply or closes it; what stands between is a reason or an echo.
     candidates = dict.fromkeys([first[0], last[0], last[-1]])
     readers = (_clause, _labelled, _reasoned)
-    return _agreed(found for clause in candidates for read in readers for found in read(clause))
+    verdict = _agreed(found for clause in candidates for read in readers for found in read(clause))
+    half = verdict is Verdict.YES and _RESERVE.search(folded) is not None
+    return Verdict.UNKNOWN if half else verdict
 
 
 def _clauses(sentence: str) -> list[str]:
@@ -225,9 +233,10 @@ def _clause(clause: str) -> Iterator[Verdict]:
         if clause in words:
             yield verdict
     if opening := _OPENING.match(clause):
-        yield Verdict(opening[1])
+        yield Verdict.NO if opening["verdict"] in _WORDS[Verdict.NO] else Verdict.YES
     if statement := _STATEMENT.match(clause):
-        yield Verdict.NO if statement["verdict"] in _WORDS[Verdict.NO] else Verdict.YES
+        denied = statement["is"] == " isn't" or statement["verdict"] in _WORDS[Verdict.NO]
+        yield Verdict.NO if denied else Verdict.YES
 
 
 def _agreed(verdicts: Any) -> Verdict:

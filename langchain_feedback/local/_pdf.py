@@ -1,6 +1,7 @@
 """The pages of a PDF file that hold text."""
 
 import io
+import logging
 
 from langchain_feedback.errors import NoTextError, UnreadableFileError
 from langchain_feedback.local._extra import local_extra
@@ -34,6 +35,8 @@ def _page_texts(data: bytes) -> list[str]:
     with local_extra():
         from pypdf import PdfReader  # noqa: PLC0415
         from pypdf.errors import DependencyError, FileNotDecryptedError  # noqa: PLC0415
+    # What pypdf has to say of a file's syntax is not for the reader of the file.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         return [page.extract_text() for page in PdfReader(io.BytesIO(data)).pages]
     except (DependencyError, FileNotDecryptedError) as error:

@@ -65,8 +65,6 @@ class TfidfRetriever(BaseRetriever):
         *,
         k: int = 4,
         stop_words: Literal["english"] | Sequence[str] | None = "english",
-        ngrams: tuple[int, int] = (1, 1),
-        heading_weight: int = 0,
     ) -> Self:
         """Index documents with scikit-learn's defaults: words of two letters or more, cosine.
 
@@ -74,9 +72,6 @@ class TfidfRetriever(BaseRetriever):
             documents: What to search.
             k: The most documents that a call returns.
             stop_words: Words that do not count: scikit-learn's English list, your own, or none.
-            ngrams: The shortest and longest runs of words to count, as in `(1, 2)`.
-            heading_weight: How often the words of `metadata["heading"]` count with the text; if
-                not 0, those of `metadata["source"]` count once.
 
         Raises:
             ValueError: There are no documents, or no words in them.
@@ -85,9 +80,8 @@ class TfidfRetriever(BaseRetriever):
         with local_extra():
             from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
         stops = stop_words if stop_words is None or stop_words == "english" else list(stop_words)
-        vectorizer = TfidfVectorizer(stop_words=stops, ngram_range=ngrams)
-        texts = [_indexed_text(document, heading_weight) for document in documents]
-        weights = _fit(vectorizer, texts)
+        vectorizer = TfidfVectorizer(stop_words=stops)
+        weights = _fit(vectorizer, [document.page_content for document in documents])
         return cls(documents=_copies(documents), vectorizer=vectorizer, weights=weights, k=k)
 
     @classmethod
@@ -112,20 +106,9 @@ class TfidfRetriever(BaseRetriever):
         with local_extra():
             from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
         vectorizer = TfidfVectorizer(analyzer=content_words, sublinear_tf=True, norm=None)
-        weights = _fit(vectorizer, [_indexed_text(chunk, _HEADING_WEIGHT) for chunk in chunks])
+        weights = _fit(vectorizer, [_with_heading(chunk) for chunk in chunks])
         weights = _pivoted(weights)
         return cls(documents=_copies(chunks), vectorizer=vectorizer, weights=weights, k=k)
-
-    @property
-    def idf(self) -> dict[str, float]:
-        """Inverse document frequency of every term, 1 or more: the rarer, the higher."""
-        terms = self.vectorizer.get_feature_names_out()
-        return dict(zip(terms.tolist(), self.vectorizer.idf_.tolist(), strict=True))
-
-    def terms(self, text: str) -> list[str]:
-        """Cut a text into the terms that count here, the keys of `idf`, in order."""
-        terms: list[str] = self.vectorizer.build_analyzer()(text)
-        return terms
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
@@ -152,12 +135,10 @@ def _copies(documents: Sequence[Document]) -> list[Document]:
     return [document.model_copy(deep=True) for document in documents]
 
 
-def _indexed_text(document: Document, heading_weight: int) -> str:
-    if not heading_weight:
-        return document.page_content
+def _with_heading(document: Document) -> str:
     heading = str(document.metadata.get("heading") or "")
     file_name = re.sub(r"\.\w+$", "", str(document.metadata.get("source") or ""))
-    return "\n".join([document.page_content, *[heading] * heading_weight, file_name])
+    return "\n".join([document.page_content, *[heading] * _HEADING_WEIGHT, file_name])
 
 
 def _fit(vectorizer: "TfidfVectorizer", texts: list[str]) -> Any:

@@ -12,6 +12,7 @@ from langchain_feedback.nodes.recording import record_answer
 from langchain_feedback.nodes.retrieval import begin, retrieve
 from langchain_feedback.nodes.rewriting import rewrite_question
 from langchain_feedback.nodes.routing import route_after_grading, route_after_verification
+from langchain_feedback.nodes.streams import hold_back_drafts
 from langchain_feedback.nodes.verification import check_groundedness, highlight_sources
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "generate",
     "grade_documents",
     "highlight_sources",
+    "hold_back_drafts",
     "record_answer",
     "retrieve",
     "rewrite_question",

@@ -146,8 +146,11 @@ class Node(Runnable[Any, dict[str, Any]]):
     def _recovered(self, view: StateView, error: Exception) -> dict[str, Any]:
         if self._recover is None or must_raise(error):
             raise error
-        logger.warning("Node %r survived %s: %s", self.name, type(error).__name__, error)
-        return self._named(self._recover(view, error))
+        update = self._recover(view, error)
+        logger.warning(
+            "Node %r survived %s: %s", self.name, type(error).__name__, error, exc_info=error
+        )
+        return self._named(update)
 
     def _named(self, update: Mapping[str, Any]) -> dict[str, Any]:
         names = self.keys.names()
@@ -169,7 +172,7 @@ def chat_model(value: Any, name: str, *, kind: str = "") -> Runnable[Any, Any]:
     """
     if isinstance(value, Runnable) and not is_judge(value, Judge):
         return value
-    wanted = f"a {kind} or a chat model" if kind else "a chat model"
+    wanted = f"of type {kind}, or a chat model" if kind else "a chat model"
     msg = f"{name} must be {wanted}, got {value!r}"
     raise TypeError(msg)
 

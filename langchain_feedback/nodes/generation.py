@@ -20,6 +20,11 @@ __all__ = ["DRAFT_TAG", "generate", "withdraw_draft"]
 DRAFT_TAG = "draft"
 """The tag of the model call that writes a draft."""
 
+_DECLINED = re.compile(
+    rf"(?:\W*(?:i'm |i am )?sorry\W+)?\W*{NO_ANSWER.replace('_', '[_ ]')}\b(?![^\S\n]*\w)",
+    re.IGNORECASE,
+)
+
 
 def generate(
     model: Runnable[Any, Any],
@@ -117,7 +122,7 @@ def _declines(text: str) -> bool:
 
     A mark or a line of reasons may follow it, but not a sentence about the word.
     """
-    return re.match(rf"\W*{NO_ANSWER}\b(?![^\S\n]*\w)", text) is not None
+    return _DECLINED.match(text) is not None
 
 
 def _messages(request: GenerationRequest) -> list[BaseMessage]:

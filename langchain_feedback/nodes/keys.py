@@ -59,7 +59,7 @@ class StateKeys:
     rewrites: str = "rewrites"
     """How often the question was rewritten."""
     trace_id: str = "trace_id"
-    """The id that a later rating names."""
+    """The id of this question and its answer."""
     errors: str = "errors"
     """One dict for each failure that was survived: node, error class, chunk."""
     messages: str | None = None

@@ -55,7 +55,9 @@ def route_after_grading(
             return "abstain"
         return "rewrite_question"
 
-    return _annotated(route, "route_after_grading", keys, ["kept", "rewrites"], AfterGrading)
+    # LangGraph takes the targets from here: one that is never chosen needs no node.
+    returns = AfterGrading if max_rewrites else Literal["generate", "abstain"]
+    return _annotated(route, "route_after_grading", keys, ["kept", "rewrites"], returns)
 
 
 def route_after_verification(

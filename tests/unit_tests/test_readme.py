@@ -18,9 +18,8 @@ def blocks(language):
 
 
 def test_the_examples_run_as_printed(capsys):
-    namespace = {}
     for number, block in enumerate(blocks("python"), 1):
-        exec(compile(block, f"README block {number}", "exec"), namespace)  # noqa: S102
+        exec(compile(block, f"README block {number}", "exec"), {})  # noqa: S102
     printed = capsys.readouterr().out
     assert "answered A refund takes 14 days. A refund takes 14 days." in printed
     assert "none_relevant" in printed

@@ -1,8 +1,8 @@
 """`ask` on real documents that nobody wrote for it: manuals that installed packages carry.
 
-The questions were written before they were run. Each shares less than half of its
-content words with the sentence that answers it; which of them are answered is told
-as it is. No model is asked, so an answer is a passage picked by its words.
+Each question shares less than half of its content words with the sentence that
+answers it. No model is asked, so an answer is a passage picked by its words; which
+questions are answered is told as it is.
 """
 
 import json

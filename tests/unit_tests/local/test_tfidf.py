@@ -179,25 +179,9 @@ class TestOptions:
         assert ids(find(stop_words=["plan"]).invoke(question)) == ["0", "1"]
         assert ids(find(stop_words=("plan", "the")).invoke("server")) == ["1"]
 
-    def test_runs_of_words(self):
-        texts = documents("server down and plan up", "plan down and server up")
-        retriever = TfidfRetriever.from_documents(texts, ngrams=(1, 2), stop_words=None)
-        assert ids(retriever.invoke("plan down"))[0] == "1"
-        assert "plan down" in retriever.idf
-
-    def test_headings_count_only_when_asked(self):
+    def test_headings_do_not_count(self):
         texts = documents("Five days.", heading="Billing > Refunds", source="money/costs.md")
         assert TfidfRetriever.from_documents(texts).invoke("refunds") == []
-        retriever = TfidfRetriever.from_documents(texts, heading_weight=1)
-        assert len(retriever.invoke("refunds")) == len(retriever.invoke("costs")) == 1
-        assert retriever.invoke("md") == []
-
-    def test_idf_tells_how_rare_each_term_is(self, retriever):
-        idf = retriever.idf
-        assert idf["server"] < idf["refund"]
-        assert idf["refund"] == pytest.approx(np.log(5 / 2) + 1)
-        assert set(retriever.terms("A server's refund, for the server")) <= set(idf)
-        assert all(type(value) is float for value in idf.values())
 
     @pytest.mark.parametrize("build", [TfidfRetriever.from_documents, TfidfRetriever.for_files])
     def test_nothing_to_search_is_refused_with_what_to_do(self, build):
@@ -205,10 +189,6 @@ class TestOptions:
             build([])
         with pytest.raises(ValueError, match=r"None of the 2 documents has a word.*page_content"):
             build(documents("", "the of ..."))
-
-    def test_other_errors_of_scikit_learn_pass_through(self):
-        with pytest.raises(ValueError, match="ngram"):
-            TfidfRetriever.from_documents(documents("plan"), ngrams=(2, 1))
 
     def test_a_missing_package_is_named_with_the_extra(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
@@ -310,15 +290,6 @@ class TestForFiles:
         filler = " ".join(f"detail{number}" for number in range(30))
         texts = [f"A refund reaches the card after approval {filler}", "refund"]
         assert ids(TfidfRetriever.for_files(documents(*texts)).invoke("refund card"))[0] == "0"
-
-    def test_idf_and_terms_speak_of_the_same_stems(self):
-        retriever = TfidfRetriever.for_files(documents(*TEXTS))
-        assert retriever.terms("How are refunds and backups refunded?") == [
-            "refund",
-            "backup",
-            "refund",
-        ]
-        assert {"refund", "backup", "server"} <= set(retriever.idf)
 
     def test_questions_in_other_words_find_their_answers_in_a_folder(self, tmp_path):
         for name, text in FOLDER.items():

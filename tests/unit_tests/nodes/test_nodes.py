@@ -171,7 +171,7 @@ async def run(node: Any, state: Any, mode: str = "invoke", config: Any = None) -
 
 
 def test_every_factory_is_a_case():
-    factories = set(nodes.__all__) - {"StateKeys"}
+    factories = set(nodes.__all__) - {"StateKeys", "hold_back_drafts"}
     assert {name for name in factories if not name.startswith("route_")} == set(cases())
 
 
@@ -771,12 +771,12 @@ WRONG = {
     "grader is a checker": (
         lambda: nodes.grade_documents(LexicalGroundednessChecker()),
         TypeError,
-        "DocumentGrader or a chat model",
+        "DocumentGrader, or a chat model",
     ),
     "checker is a grader": (
         lambda: nodes.check_groundedness(LexicalGrader()),
         TypeError,
-        "GroundednessChecker or a chat model",
+        "GroundednessChecker, or a chat model",
     ),
     "checker is None": (lambda: nodes.check_groundedness(None), TypeError, "checker"),
     "highlighter is a name": (lambda: nodes.highlight_sources("gpt-5"), TypeError, "'gpt-5'"),
