@@ -1,7 +1,8 @@
-"""The first locator: strict on words and numbers, lenient on white space and composed accents."""
+"""The locator: strict on words, numbers and signs, lenient on how text looks."""
 
 import re
 import unicodedata
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -20,13 +21,14 @@ def _cases(level):
     return rows
 
 
-def test_a12_every_exact_case_is_found_with_the_sources_wording():
-    for row in _cases("exact"):
+@pytest.mark.parametrize("level", ["exact", "normalise", "markup", "ellipsis"])
+def test_a12_every_honest_case_is_found_with_the_sources_wording(level):
+    for row in _cases(level):
         match = locate_quote(row["chunk"], row["quote"])
         assert match is not None, row
-        assert match.text == row["expect"], row
+        assert match.text in [row["expect"], *row.get("also", [])], row
         assert row["chunk"][match.start : match.end] == match.text
-        assert match.start == row.get("start", row["chunk"].index(row["expect"]))
+        assert match.start == row.get("start", match.start)
 
 
 def test_a13_every_negative_case_is_refused():
@@ -46,9 +48,10 @@ def test_the_first_occurrence_is_given_and_all_are_counted():
 @pytest.mark.parametrize(
     ("chunk", "quote", "start", "text", "occurrences"),
     [
-        ("aa a a b", "a a", 3, "a a", 1),
-        ("go to go to go to", "go to", 0, "go to", 3),
-        ("a a a a", "a a", 0, "a a", 2),
+        ("xkey key key b", "key key", 5, "key key", 1),
+        ("log in log in log in", "log in", 0, "log in", 3),
+        ("key key key key", "key key", 0, "key key", 2),
+        ("us pay in euro. US pay in dollars.", "US pay in", 16, "US pay in", 1),
         ("退款时间退款时间", "退款时间", 0, "退款时间", 2),
         ("\n  Refunds\t\n take 14", "Refunds take", 3, "Refunds\t\n take", 1),
         ("x Refunds take", " Refunds take ", 2, "Refunds take", 1),
@@ -62,10 +65,11 @@ def test_offsets_count_code_points_of_the_source(chunk, quote, start, text, occu
 
 
 @pytest.mark.parametrize(
-    "quote", ["", " \n", "the", "a", "14", "…", "... ...", "- -", "退款时", "\0 \0", "( )"]
+    "quote",
+    ["", " \n", "the", "a", "14", "…", "... ...", "- -", "退款时", "\0 \0", "( )", "of the"],
 )
 def test_a13_what_is_too_short_proves_nothing(quote):
-    assert locate_quote(f"x {quote} y the a 14 退款时", quote) is None
+    assert locate_quote(f"x {quote} y the a of the 14 退款时", quote) is None
 
 
 @pytest.mark.parametrize("chunk", ["", " ", "Refunds"])
@@ -163,93 +167,227 @@ def test_another_accent_is_another_word():
     assert locate_quote("le cafe noir", "le café noir") is None
 
 
-# -- properties
+# -- what is said may not change
 
-letters = st.characters(categories=["L", "M", "N", "P", "S"])
-word = st.text(letters, min_size=1, max_size=6)
-ascii_word = st.from_regex(r"[a-z]{1,6}|[1-9]\d{0,3}", fullmatch=True)
-gap = st.text(" \t\n\r\u00a0\u2003\u2028", min_size=1, max_size=3)
+
+@pytest.mark.parametrize(
+    ("chunk", "quote"),
+    [
+        ("Keep it < 5 days here.", "Keep it > 5 days here."),
+        ("Keep it < 5 days here.", "5 days here"),
+        ("latency ≤ 5 ms is fine", "5 ms is fine"),
+        ("a 50 % discount applies", "a 50 discount applies"),
+        ("a range of 2-3 days", "a range of 23 days"),
+        ("a gap of 5 ± 1 mm", "a gap of 5 1 mm"),
+        ("It isn't refundable today", "It is refundable today"),
+        ("Please re-sign the contract", "Please resign the contract"),
+        ("where x² is used", "where x2 is used"),
+        ("10<sup>2</sup> requests allowed", "102 requests allowed"),
+        ("see array[3] for it now", "see array[4] for it now"),
+        ("[guide](http://a.b/1) to read", "[guide](http://a.b/2) to read"),
+        ("price 1,500 dollars now", "price 1500 dollars now"),
+        ("price 1.500 dollars now", "price 1,500 dollars now"),
+        ("Use C# for this job", "Use C for this job"),
+        ("set user_name first", "set username first"),
+        ("naïve users do that", "naive users do that"),
+        ("in Masse produziert heute", "in Maße produziert heute"),
+        ("ısı artar hızla", "isi artar hizla"),
+        ("قيمة ٣٠ يوما فقط", "قيمة ٤٠ يوما فقط"),
+        ("退款将在14天内到账", "退款将在41天内到账"),
+        ("and/or the other one", "and the other one"),
+        ("export the --all flag", "export the all flag"),
+        ("We do _not_ pay fees", "We do pay fees"),
+        ("now here to help", "nowhere to help"),
+        ("pay the fee now. Not that it helps all users.", "pay the fee now ... helps all users"),
+        ("we pay all fees except in spring for you all", "we pay all fees ... for you all"),
+        ("pay all fees. " + "x " * 300 + "never mind that now", "pay all fees ... mind that now"),
+    ],
+)
+def test_a13_changed_words_numbers_and_signs_are_refused(chunk, quote):
+    assert locate_quote(chunk, quote) is None
+
+
+@pytest.mark.parametrize(
+    ("chunk", "quote", "text"),
+    [
+        ("> Orders over 14 days old", "Orders over 14 days", "Orders over 14 days"),
+        ("- 5 days of leave", "5 days of leave", "5 days of leave"),
+        ("a range of 2–3 days", "a range of 2-3 days", "a range of 2–3 days"),
+        ("The co-\nop sells it", "The co-op sells it", "The co-\nop sells it"),
+        ("reim-\nburse a well-\nknown man", "reimburse a well-known man", None),
+        ("see the notes[3] for it", "see the notes for it", "see the notes[3] for it"),
+        ("[the guide](http://a.b/1) to", "the guide to", "the guide](http://a.b/1) to"),
+        ("[the guide](http://a.b/1) to", "[the guide](http://a.b/1) to", None),
+        ("a &lt; b holds here", "a < b holds here", "a &lt; b holds here"),
+        ("AM MARKT: STRASSE 5", "Am Markt: Straße 5", "AM MARKT: STRASSE 5"),
+        ("| Plan A | 5 days |", "Plan A 5 days", "Plan A | 5 days"),
+        ("Refunds, if any, are due", "Refunds if any are due", "Refunds, if any, are due"),
+        ("He said “wait here” twice", '"wait here"', "“wait here”"),
+        ("Wait 14 days! Then go", "Wait 14 days.", "Wait 14 days!"),
+        (
+            "pay the fee now, then ask for money back",
+            "pay the fee now […] ask for money back",
+            None,
+        ),
+        ("Dos años de garantía", "dos años de garantía", "Dos años de garantía"),
+    ],
+)
+def test_a12_how_it_looks_makes_no_difference(chunk, quote, text):
+    match = locate_quote(chunk, quote)
+    assert match is not None
+    assert match.text == (text or chunk)
+
+
+# -- properties: a real passage, dressed up, quoted plainly
+
+REAL = [
+    "Refunds go back to the original card within 14 days of the return, minus the 3.5% fee.",
+    "You can't export user_name fields after 30 March 2026; a well-known limit of 1,500 rows on",
+    "Die Kündigungsfrist beträgt 30 Tage, außer bei Geschäftskunden mit größeren Verträgen.",
+    "Müşteriler siparişlerini 14 gün içinde ücretsiz olarak iptal edebilirler.",
+    "يمكن للعملاء استرداد المبلغ خلال 14 يوما من تاريخ الشراء دون أي رسوم إضافية.",
+    "客户可以在退货后14天内申请退款，运费不予退还，特殊商品除外。",
+    "お客様は返品後14日以内に返金を申請できますが、送料は返金されません。",
+    "ลูกค้าสามารถขอคืนเงินได้ภายใน14วันหลังจากได้รับสินค้าโดยไม่มีค่าใช้จ่าย",
+    "Les clients peuvent être remboursés sous 14 jours après l’envoi, hors frais déjà payés.",
+]
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff]")
 
 
 @st.composite
-def passages(draw, words=word):
-    """A text, a passage of two words or more that starts and ends at white space, its place."""
-    parts = draw(st.lists(words, min_size=2, max_size=8))
-    gaps = [draw(gap) for _ in parts]
-    first = draw(st.integers(0, len(parts) - 2))
-    last = draw(st.integers(first + 1, len(parts) - 1))
-    pieces = [piece for pair in zip(parts, gaps, strict=True) for piece in pair][:-1]
-    start = len("".join(pieces[: 2 * first]))
-    passage = "".join(pieces[2 * first : 2 * last + 1])
-    return "".join(pieces), passage, start
+def real_passages(draw):
+    """A real text and a passage of it."""
+    text = draw(st.sampled_from(REAL))
+    if _UNSPACED.search(text):
+        bounds = [m.start() for m in re.finditer(r"(?<!\d)[\u3040-\u9fff\u0e01-\u0e2e]", text)]
+        bounds = [at for at in bounds if text[at - 1 : at] not in tuple("เแโใไ")]
+        first = draw(st.integers(0, len(bounds) - 8))
+        last = draw(st.integers(first + 6, len(bounds) - 1))
+        return text, bounds[first], bounds[last]
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    first = draw(st.integers(0, len(words) - 4))
+    last = draw(st.integers(first + 2, len(words) - 1))
+    start, end = words[first][0], words[last][1]
+    return text, start, end - (text[end - 1] in ".,;")
 
 
-@given(passages())
-def test_any_passage_of_whole_words_is_found(drawn):
-    text, passage, start = drawn
-    assume(sum(map(str.isalnum, passage)) > 1)
-    match = locate_quote(text, passage)
+def _dressed(draw, passage):
+    """Change how a passage looks; its words stay."""
+    ways = draw(st.sets(st.sampled_from(sorted(_DRESS)), max_size=4))
+    for way in sorted(ways):
+        passage = _DRESS[way](draw, passage)
+    return passage
+
+
+def _spaces(draw, text):
+    return re.sub(
+        " ", lambda _: draw(st.sampled_from([" ", "\n", "\n    ", "\u00a0", "  "])), text
+    )
+
+
+def _inside_words(sign):
+    def dress(draw, text):
+        places = [m.start() + 1 for m in re.finditer(r"(?<=[a-z])[a-z](?=[a-z]{2})", text)]
+        for at in (
+            sorted(draw(st.sets(st.sampled_from(places), max_size=3)), reverse=True)
+            if places
+            else []
+        ):
+            text = text[:at] + sign + text[at:]
+        return text
+
+    return dress
+
+
+def _bold(draw, text):
+    words = text.split(" ")
+    at = draw(st.integers(0, len(words) - 1))
+    mark = draw(st.sampled_from(["**", "*", "__", "`"]))
+    words[at] = f"{mark}{words[at]}{mark}"
+    return " ".join(words)
+
+
+_DRESS = {
+    "a bold": _bold,
+    "b curly": lambda draw, text: text.replace("'", "’"),
+    "c hyphens": _inside_words("-\n"),
+    "d soft hyphens": _inside_words("\u00ad"),
+    "e invisible": _inside_words("\u200b"),
+    "f ligatures": lambda draw, text: text.replace("fi", "ﬁ").replace("ff", "ﬀ"),
+    "g decomposed": lambda draw, text: unicodedata.normalize("NFD", text),
+    "h spaces": _spaces,
+}
+
+
+@given(real_passages(), st.data())
+def test_a12_a_real_passage_dressed_up_is_found_by_its_plain_words(drawn, data):
+    text, start, end = drawn
+    dressed = _dressed(data.draw, text[start:end])
+    chunk = text[:start] + dressed + text[end:]
+    match = locate_quote(chunk, text[start:end])
     assert match is not None
-    assert text[match.start : match.end] == match.text
-    assert match.start <= start
-    assert _folded(match.text) == _folded(passage)
-    assert match.occurrences >= 1
+    # Emphasis around the passage is not of it.
+    assert match.text.strip("*_`") == dressed.strip("*_`")
+    assert chunk[match.start : match.end] == match.text
+    assert start <= match.start < start + 3
 
 
-def _folded(text):
-    return " ".join(unicodedata.normalize("NFC", text).split())
+@given(real_passages(), st.data())
+def test_a13_one_changed_word_digit_or_negation_is_refused(drawn, data):
+    text, start, end = drawn
+    passage = text[start:end]
+    changes = list(_changes(passage))
+    assume(changes)
+    changed = data.draw(st.sampled_from(changes))
+    assume(changed not in text)
+    chunk = text[:start] + _dressed(data.draw, passage) + text[end:]
+    assert locate_quote(chunk, changed) is None
 
 
-@given(passages(), st.data())
-def test_white_space_makes_no_difference(drawn, data):
-    text, passage, _ = drawn
-    spaced = re.sub(r"\s+", lambda _: data.draw(gap), passage)
-    around = data.draw(gap) + spaced + data.draw(gap)
-    assert locate_quote(text, around) == locate_quote(text, passage)
+_LETTER_BETWEEN = re.compile(
+    "(?<=[^\\W\\d])[\u3040-\u30ff\u4e00-\u9fff\u0e01-\u0e2e](?=[^\\W\\d])"
+)
 
 
-@given(passages(ascii_word), st.data())
-def test_a13_a_changed_digit_is_refused(drawn, data):
-    text, passage, _ = drawn
-    digits = [i for i, character in enumerate(passage) if character.isdigit()]
-    assume(digits)
-    i = data.draw(st.sampled_from(digits))
-    other = data.draw(st.sampled_from(sorted(set("0123456789") - {passage[i]})))
-    changed = passage[:i] + other + passage[i + 1 :]
-    assume(f" {_folded(changed)} " not in f" {_folded(text)} ")
-    assert locate_quote(text, changed) is None
-
-
-@given(passages(ascii_word), st.data())
-def test_a13_an_added_or_removed_word_is_refused(drawn, data):
-    text, passage, _ = drawn
-    parts = passage.split()
-    i = data.draw(st.integers(1, len(parts) - 1))
-    added = [*parts[:i], data.draw(st.sampled_from(["not", "no", "very"])), *parts[i:]]
-    removed = [*parts[:i], *parts[i + 1 :]]
-    for changed in (" ".join(added), " ".join(removed)):
-        if f" {changed} " not in f" {_folded(text)} ":
-            assert locate_quote(text, changed) is None
+def _changes(passage):
+    for match in re.finditer(r"\d", passage):
+        other = "7" if match.group() != "7" else "3"
+        yield passage[: match.start()] + other + passage[match.end() :]
+    for unspaced in _LETTER_BETWEEN.finditer(passage[1:-1]):
+        at = unspaced.start() + 1
+        yield passage[:at] + passage[at + 1 :]
+        yield passage[:at] + "无" + passage[at + 1 :]
+    spaces = [match.start() for match in re.finditer(" ", passage)]
+    for at, behind in pairwise(spaces):
+        yield passage[:at] + " not" + passage[at:]
+        yield passage[:at] + passage[behind:]
+        yield passage[:at] + " something" + passage[behind:]
 
 
 @given(st.text(), st.text())
-def test_whatever_is_found_says_what_was_sought(chunk, quote):
+def test_any_text_is_survived(chunk, quote):
     match = locate_quote(chunk, quote)
     if match is not None:
-        assert _folded(match.text) == _folded(quote)
         assert chunk[match.start : match.end] == match.text
+        assert match.occurrences >= 1
 
 
-@given(st.text(letters | st.just(" "), min_size=2, max_size=30), st.data())
-def test_no_match_cuts_a_word_of_letters(text, data):
+plain_word = st.from_regex(r"[a-zäéß]{2,6}|[1-9]\d{0,3}%?|[a-z]{2,4}-[a-z]{2,4}", fullmatch=True)
+
+
+@given(st.lists(plain_word, min_size=2, max_size=12), st.data())
+def test_what_is_found_says_what_was_sought_and_cuts_no_word(words, data):
+    text = "".join(word + data.draw(st.sampled_from([" ", "\n", ", ", ". "])) for word in words)
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
-    spaced = re.compile(r"[a-zA-Zа-яα-ω0-9]")
     match = locate_quote(text, text[start:end])
-    if match is not None:
-        for at in (match.start, match.end):
-            pair = text[at - 1 : at + 1] if 0 < at < len(text) else ""
-            assert len(spaced.findall(pair)) < 2
+    if match is None:
+        return
+    said = re.findall(r"[\w%-]+", text[start:end])
+    assert re.findall(r"[\w%-]+", match.text) == said
+    for at in (match.start, match.end):
+        around = text[max(0, at - 1) : at + 1]
+        assert not re.fullmatch(r"[\w%-]{2}", around) or at in (0, len(text))
 
 
 # -- time
