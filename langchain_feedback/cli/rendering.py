@@ -1,6 +1,5 @@
 """What a person sees in the terminal. Text of documents is never read as markup."""
 
-import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from langchain_feedback.cli.answering import Answered
 from langchain_feedback.documents import chunk_key, source_of
+from langchain_feedback.quotes.render import NOT_FOUND, plain_text, to_terminal
 
 __all__ = ["plain_text", "show_answer", "show_grades"]
 
@@ -74,33 +74,18 @@ def _sources(citations: list[dict[str, Any]], texts: dict[str, str]) -> Iterator
     for number, citation in enumerate(citations, 1):
         yield _text(f"\n[{number}] {citation['source']}", "cyan")
         if not citation["verified"]:
-            yield _text(f"    not found in the source: {citation['quote']}", "yellow")
+            yield _text(f"    {NOT_FOUND}: {citation['quote']}", "yellow")
             continue
-        yield Padding(_passage(citation, texts.get(citation["chunk_id"], "")), (0, 0, 0, 4))
+        text = texts.get(citation["chunk_id"], citation["quote"])
+        yield Padding(_passage(citation, text), (0, 0, 0, 4))
 
 
 def _passage(citation: dict[str, Any], text: str) -> Text:
     """Show the quoted passage in a little of its context."""
-    start, end = citation["start"], citation["end"]
-    before, after = text[max(0, start - _CONTEXT) : start], text[end : end + _CONTEXT]
-    lead = "…" if start > _CONTEXT else ""
-    tail = "…" if end + _CONTEXT < len(text) else ""
-    shown = Text()
-    shown.append(plain_text(f"{lead}{before}"), "dim")
-    shown.append(plain_text(citation["quote"]), "bold green")
-    shown.append(plain_text(f"{after}{tail}"), "dim")
-    return shown
+    chunk_id = citation["chunk_id"]
+    pieces = to_terminal(text, [citation], chunk_id=chunk_id, context=_CONTEXT, labels=False)
+    return Text.assemble(*((part, "bold green" if marked else "dim") for part, marked in pieces))
 
 
 def _text(text: str, style: str = "") -> Text:
     return Text(plain_text(text), style=style)
-
-
-def plain_text(text: str) -> str:
-    """Drop control characters, which could steer the terminal, and keep line breaks."""
-    unwanted = ("Cc", "Cf", "Cs", "Co")
-    return "".join(
-        character
-        for character in text.replace("\t", " ")
-        if character == "\n" or unicodedata.category(character) not in unwanted
-    )
