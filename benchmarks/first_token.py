@@ -1,7 +1,7 @@
 """What verification costs before the first token, against streaming the draft at once.
 
 A stand-in model answers as slowly as a hosted one: a pause before its first token,
-then tokens one by one, in every call (grade, generate, check, highlight). Timed is
+then tokens one by one, in every call (grade, generate, verify). Timed is
 how long a reader waits for the first token that `stream_mode="messages"` shows, and
 for the last one. Not measured: your model, whose pauses decide; pass your own figures.
 
@@ -61,10 +61,10 @@ def _reply(messages: list[BaseMessage]) -> str:
     if asked == prompts.GRADE_DOCUMENTS:
         grades = [{"slot": s, "reason": "it fits", "relevant": True} for s in slots]
         return json.dumps({"grades": grades})
-    if asked == prompts.CHECK_GROUNDEDNESS:
-        return json.dumps({"reason": "it is there", "unsupported": [], "grounded": True})
-    if asked == prompts.HIGHLIGHT_SOURCES:
-        return json.dumps({"quotes": [{"slot": slots[0], "quote": ANSWER[:46]}]})
+    if asked == prompts.VERIFY_ANSWER:
+        claim = {"claim": ANSWER, "kind": "fact", "computed": [], "reason": "it is there"}
+        claim |= {"quotes": [{"slot": slots[0], "quote": ANSWER[:46]}], "supported": True}
+        return json.dumps({"claims": [claim]})
     return ANSWER
 
 

@@ -1,0 +1,186 @@
+"""The benchmarks run, give the documented keys, and reach the counts that are promised.
+
+No time is asserted: that is what the benchmarks print.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.shared import shared_data
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {
+    "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
+    "groundedness": [],
+    "model_calls": ["--k", "4", "8", "20"],
+    "quotes": ["--generated", "60", "--patience", "0.02"],
+}
+
+
+def run(name, *options):
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *options]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@functools.cache
+def measured(name, *options):
+    done = run(name, "--json", *SMALL[name], *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_benchmark_is_run_here():
+    assert sorted(SMALL) == sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", ["groundedness", "model_calls", "quotes"])
+def test_a_benchmark_prints_a_table_without_json(name):
+    if name == "groundedness":
+        shared_data("groundedness")
+    done = run(name, *SMALL[name])
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 4
+    assert "{" not in done.stdout.splitlines()[0]
+
+
+def test_first_token_gives_both_ways():
+    result = measured("first_token")
+    for way in ("verified", "drafts"):
+        assert {"first_token_s", "last_token_s"} <= set(result[way])
+
+
+# -- quotes
+
+
+def test_no_altered_quote_is_accepted_and_nearly_every_honest_one_is_found_exactly():
+    shared_data("feedbackqa_us")
+    result = measured("quotes")
+    ours = result["generated"]["matchers"]["locate_quote"]
+    assert result["generated"]["text"] == "FeedbackQA"
+    assert (ours["honest"], ours["altered"]) == (60, 60)
+    assert ours["accepted"] == 0
+    assert ours["exact"] >= 59, result["generated"]["failures"]
+    assert {"found", "gave_up", "median_ms", "warm_median_ms"} <= set(ours)
+    assert set(result["goal"]) == {"wanted", "reached", "met"}
+    assert result["goal"]["wanted"]["altered_accepted"] == 0
+
+
+def test_the_shared_quotes_are_all_right():
+    shared_data("quote_cases.jsonl")
+    result = measured("quotes")["shared"]
+    ours = result["matchers"]["locate_quote"]
+    assert ours["exact"] == ours["honest"] >= 32
+    assert ours["accepted"] == 0
+    assert ours["altered"] >= 27
+    assert result["failures"] == []
+    assert result["matchers"]["in"]["exact"] < ours["exact"]
+    assert result["matchers"]["in"]["accepted"] > 0
+
+
+def test_quotes_run_without_the_shared_data(tmp_path):
+    result = measured("quotes", "--data", str(tmp_path))
+    assert result["shared"] is None
+    assert result["generated"]["text"] == "descriptions of the installed packages"
+    assert result["generated"]["matchers"]["locate_quote"]["accepted"] == 0
+
+
+def test_absent_matchers_are_named_and_the_others_measured(tmp_path):
+    # A package of that name that cannot be imported stands for one that is not there.
+    for name in ("rapidfuzz", "langextract", "langchain_classic"):
+        (tmp_path / f"{name}.py").write_text("raise ModuleNotFoundError\n")
+    program = (
+        f"import sys, runpy; sys.path[:0] = [{str(tmp_path)!r}]\n"
+        "sys.argv = ['quotes.py', '--json', '--generated', '5']\n"
+        "runpy.run_path('benchmarks/quotes.py', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert len(result["absent"]) == 5
+    assert list(result["generated"]["matchers"]) == [
+        "locate_quote",
+        "in",
+        "NFKC, case fold, spaces",
+    ]
+
+
+def test_generated_cases_are_the_same_each_time():
+    counts = [
+        {key: value for key, value in row.items() if not key.endswith("median_ms")}
+        for result in (measured("quotes"), measured("quotes", "--seed", "7"))
+        for name, row in result["generated"]["matchers"].items()
+        if name != "langchain-classic fuzzy match"  # it is stopped by the clock
+    ]
+    assert counts[: len(counts) // 2] == counts[len(counts) // 2 :]
+
+
+# -- model calls
+
+
+def test_an_answer_takes_3_calls_at_4_and_8_chunks_where_the_recipe_takes_7_and_11():
+    result = measured("model_calls")
+    calls = {
+        way: {k: row["calls"] for k, row in result[way].items()}
+        for way in ("recipe", "each", "default")
+    }
+    assert calls == {
+        "recipe": {"4": 7, "8": 11, "20": 23},
+        "each": {"4": 6, "8": 10, "20": 22},
+        "default": {"4": 3, "8": 3, "20": 5},
+    }
+    for way, rows in calls.items():
+        for k, n in rows.items():
+            assert result[way][k]["checks"] == n - 1
+    for k in ("4", "8", "20"):
+        tokens = [result[way][k]["prompt_tokens"] for way in ("default", "each", "recipe")]
+        assert tokens == sorted(tokens)
+        assert tokens[0] > 0
+
+
+def test_feedback_reranking_asks_no_model_and_the_recipe_asks_for_each_chunk_and_record():
+    result = measured("model_calls")["feedback_reranking"]
+    assert result["recipe"]["4"] == 4_000
+    assert set(result["default"].values()) == {0}
+
+
+# -- groundedness
+
+
+def test_the_offline_rules_decide_a_third_of_begin_rightly_and_next_to_nothing_of_summedits():
+    shared_data("groundedness")
+    result = measured("groundedness")
+    assert set(result) == {"BEGIN", "SummEdits"}
+    for ways in result.values():
+        assert set(ways) == {"plain", "idf"}
+        for row in ways.values():
+            assert set(row) == {"pairs", "decided", "decided_share", "no", "yes"}
+            assert set(row["no"]) == set(row["yes"]) == {"decided", "right", "precision"}
+    for row in result["BEGIN"].values():
+        assert row["decided_share"] >= 0.3
+        assert row["no"]["precision"] >= 0.95
+        assert row["yes"]["precision"] >= 0.95
+    assert all(row["decided_share"] <= 0.02 for row in result["SummEdits"].values())
+
+
+def test_groundedness_says_which_data_are_missing(tmp_path):
+    done = run("groundedness", "--data", str(tmp_path))
+    assert done.returncode != 0
+    assert "begin_dev_wow.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
