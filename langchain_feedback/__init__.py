@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from langchain_feedback.judges.grading import LLMDocumentGrader
     from langchain_feedback.judges.groundedness import LLMGroundednessChecker
     from langchain_feedback.judges.highlighting import LLMHighlighter
+    from langchain_feedback.judges.verifying import LLMVerifier
     from langchain_feedback.nodes.keys import StateKeys
     from langchain_feedback.quotes.locate import locate_quote
     from langchain_feedback.traces import new_trace_id
@@ -21,6 +22,7 @@ __all__ = [
     "LLMDocumentGrader",
     "LLMGroundednessChecker",
     "LLMHighlighter",
+    "LLMVerifier",
     "StateKeys",
     "create_reliable_rag",
     "locate_quote",
@@ -33,6 +35,7 @@ _HOMES = {
     "LLMDocumentGrader": "judges.grading",
     "LLMGroundednessChecker": "judges.groundedness",
     "LLMHighlighter": "judges.highlighting",
+    "LLMVerifier": "judges.verifying",
     "StateKeys": "nodes.keys",
     "create_reliable_rag": "graph",
     "locate_quote": "quotes.locate",

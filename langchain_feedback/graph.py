@@ -1,7 +1,6 @@
 """The graph that answers from your documents, checks its answer, or abstains.
 
-    begin -> retrieve -> grade_documents -> generate -> check_groundedness
-    -> highlight_sources -> record_answer
+    begin -> retrieve -> grade_documents -> generate -> verify_answer -> record_answer
 
 Where no chunk is kept, the question is rewritten and searched again; where a draft
 is not grounded, it is written again with what was unsupported in it; where a budget
@@ -22,26 +21,31 @@ from langgraph.types import Checkpointer
 from langchain_feedback import nodes
 from langchain_feedback.judges.base import (
     AnswerGenerator,
+    AnswerVerifier,
     DocumentGrader,
     GroundednessChecker,
     Highlighter,
 )
+from langchain_feedback.judges.groundedness import LLMGroundednessChecker
+from langchain_feedback.judges.highlighting import LLMHighlighter
 from langchain_feedback.judges.offline import (
     ExtractiveGenerator,
     LexicalGrader,
     LexicalGroundednessChecker,
     SentenceHighlighter,
 )
-from langchain_feedback.nodes._node import is_judge
+from langchain_feedback.judges.two_steps import CheckAndHighlight
+from langchain_feedback.nodes._node import chat_model, is_judge
 from langchain_feedback.nodes.abstention import AbstentionMessage
 from langchain_feedback.nodes.keys import StateKeys, state_schema
+from langchain_feedback.nodes.recording import CitationForm
 
 __all__ = ["create_reliable_rag", "reliable_rag_builder"]
 
 Model = BaseChatModel | Runnable[Any, Any] | AnswerGenerator | Literal["offline"]
 
-_OUTPUT = ["answer", "status", "reason", "grounded", "citations", "documents", "grades"]
-_OUTPUT += ["generations", "rewrites", "trace_id", "errors", "messages"]
+_OUTPUT = ["answer", "status", "reason", "grounded", "citations", "claims"]
+_OUTPUT += ["documents", "grades", "generations", "rewrites", "trace_id", "errors", "messages"]
 
 
 def create_reliable_rag(
@@ -51,9 +55,11 @@ def create_reliable_rag(
     grader: DocumentGrader | Runnable[Any, Any] | None = None,
     groundedness: GroundednessChecker | Runnable[Any, Any] | None = None,
     highlighter: Highlighter | Runnable[Any, Any] | None = None,
+    verifier: AnswerVerifier | Runnable[Any, Any] | None = None,
     max_rewrites: int = 1,
     max_regenerations: int = 1,
     messages: bool = False,
+    citations: CitationForm = "state",
     on_unknown: Literal["keep", "drop"] = "keep",
     abstention: AbstentionMessage | None = None,
     stream_drafts: bool = False,
@@ -65,21 +71,26 @@ def create_reliable_rag(
     """Make the whole graph: a question in, a verified answer or an abstention out.
 
     With k chunks, R rewrites and G regenerations allowed, one question makes at most
-    `(R + 1)(ceil(k / 8) + k) + R + 2(G + 1) + 1` model calls, and 4 where all goes
-    well (grade, generate, check, highlight; k up to 8).
+    `(R + 1)(ceil(k / 8) + k) + R + 2(G + 1)` model calls, and 3 where all goes well
+    (grade, generate, verify; k up to 8). A model that cannot list claims costs one call
+    more for each draft and one for the highlights; see `LLMVerifier`.
 
     Args:
         retriever: Any retriever: a Runnable from a string to documents.
         model: A chat model, an `AnswerGenerator`, or the word `"offline"` for the
             parts that need no model (see `judges.offline`).
         grader: A grader, or a chat model that grades; None: `model`.
-        groundedness: A checker, or a chat model that checks; None: `model`.
-        highlighter: A highlighter, or a chat model that quotes; None: `model`.
+        groundedness: A checker, or a chat model that checks; with it the answer is
+            checked and highlighted in two steps.
+        highlighter: A highlighter, or a chat model that quotes; likewise.
+        verifier: A verifier, or a chat model that verifies; None: `model`, in one step.
         max_rewrites: How often the question may be rewritten. Without a chat model
             nobody can rewrite it, and this counts as 0.
         max_regenerations: How often a draft may be written again.
         messages: Whether the graph chats: `messages` in and out, the question being
             the last human message.
+        citations: With `"annotations"`, the `AIMessage` of a chat graph carries its
+            citations as langchain-core annotations; see `nodes.record_answer`.
         on_unknown: Whether chunks that got no verdict are kept or dropped.
         abstention: Replaces the text of an abstention (see `nodes.abstain`).
         stream_drafts: Whether drafts are streamed before they are verified.
@@ -95,7 +106,8 @@ def create_reliable_rag(
 
     Raises:
         TypeError: If `model` is none of what it may be.
-        ValueError: If a budget is negative or `on_unknown` is not a word it knows.
+        ValueError: If a budget is negative, `on_unknown` or `citations` is not a word it
+            knows, or there are annotations but no messages.
 
     Example:
         >>> from langchain_core.runnables import RunnableLambda
@@ -113,9 +125,11 @@ def create_reliable_rag(
         grader=grader,
         groundedness=groundedness,
         highlighter=highlighter,
+        verifier=verifier,
         max_rewrites=max_rewrites,
         max_regenerations=max_regenerations,
         messages=messages,
+        citations=citations,
         on_unknown=on_unknown,
         abstention=abstention,
         stream_drafts=stream_drafts,
@@ -132,9 +146,11 @@ def reliable_rag_builder(
     grader: DocumentGrader | Runnable[Any, Any] | None = None,
     groundedness: GroundednessChecker | Runnable[Any, Any] | None = None,
     highlighter: Highlighter | Runnable[Any, Any] | None = None,
+    verifier: AnswerVerifier | Runnable[Any, Any] | None = None,
     max_rewrites: int = 1,
     max_regenerations: int = 1,
     messages: bool = False,
+    citations: CitationForm = "state",
     on_unknown: Literal["keep", "drop"] = "keep",
     abstention: AbstentionMessage | None = None,
     stream_drafts: bool = False,
@@ -150,8 +166,9 @@ def reliable_rag_builder(
     writer = ExtractiveGenerator() if isinstance(model, str) else model
     can_chat = not is_judge(writer, AnswerGenerator)
     grader = grader or (writer if can_chat else LexicalGrader(id_field=id_field))
-    groundedness = groundedness or (writer if can_chat else LexicalGroundednessChecker())
-    highlighter = highlighter or (writer if can_chat else SentenceHighlighter(id_field=id_field))
+    verifier = _verifier(
+        writer if can_chat else None, verifier, groundedness, highlighter, id_field
+    )
     keys = StateKeys(messages="messages" if messages else None)
     rewrites = max_rewrites if can_chat else min(max_rewrites, 0)
 
@@ -162,11 +179,10 @@ def reliable_rag_builder(
         nodes.grade_documents(grader, on_unknown=on_unknown, keys=keys, id_field=id_field)
     )
     builder.add_node(nodes.generate(writer, stream_drafts=stream_drafts, keys=keys))
-    builder.add_node(nodes.check_groundedness(groundedness, keys=keys))
-    builder.add_node(nodes.highlight_sources(highlighter, keys=keys, id_field=id_field))
+    builder.add_node(nodes.verify_answer(verifier, keys=keys, id_field=id_field))
     budgets = {"max_rewrites": rewrites, "max_regenerations": max_regenerations}
     builder.add_node(nodes.abstain(abstention, keys=keys, **budgets))
-    builder.add_node(nodes.record_answer(keys=keys))
+    builder.add_node(nodes.record_answer(citations=citations, keys=keys))
     after_grading: dict[Hashable, str] = {"generate": "generate", "abstain": "abstain"}
     if rewrites > 0:
         builder.add_node(nodes.rewrite_question(writer, keys=keys))
@@ -181,16 +197,37 @@ def reliable_rag_builder(
         nodes.route_after_grading(max_rewrites=rewrites, keys=keys),
         after_grading,
     )
-    builder.add_edge("generate", "check_groundedness")
+    builder.add_edge("generate", "verify_answer")
     builder.add_conditional_edges(
-        "check_groundedness",
+        "verify_answer",
         nodes.route_after_verification(max_regenerations=max_regenerations, keys=keys),
-        {"record_answer": "highlight_sources", "generate": "generate", "abstain": "abstain"},
     )
-    builder.add_edge("highlight_sources", "record_answer")
     builder.add_edge("abstain", "record_answer")
     builder.add_edge("record_answer", END)
     return builder
+
+
+def _verifier(
+    model: Runnable[Any, Any] | None,
+    verifier: AnswerVerifier | Runnable[Any, Any] | None,
+    groundedness: GroundednessChecker | Runnable[Any, Any] | None,
+    highlighter: Highlighter | Runnable[Any, Any] | None,
+    id_field: str | None,
+) -> AnswerVerifier | Runnable[Any, Any]:
+    """Choose one step or two, by what was handed over."""
+    in_two = groundedness is not None or highlighter is not None
+    if verifier is not None and in_two:
+        msg = "Pass a verifier, or groundedness and highlighter, not both."
+        raise ValueError(msg)
+    if verifier is not None or (model is not None and not in_two):
+        return verifier or model  # type: ignore[return-value]
+    checker = groundedness or model or LexicalGroundednessChecker()
+    quoter = highlighter or model or SentenceHighlighter(id_field=id_field)
+    if not is_judge(checker, GroundednessChecker):
+        checker = LLMGroundednessChecker(chat_model(checker, "groundedness"))
+    if not is_judge(quoter, Highlighter):
+        quoter = LLMHighlighter(chat_model(quoter, "highlighter"), id_field=id_field)
+    return CheckAndHighlight(checker, quoter)  # type: ignore[arg-type]
 
 
 class _Builder(StateGraph[Any, Any, Any, Any]):

@@ -22,6 +22,7 @@ _ROLES = {
     prompts.GRADE_DOCUMENT: "grade_one",
     prompts.CHECK_GROUNDEDNESS: "check",
     prompts.HIGHLIGHT_SOURCES: "highlight",
+    prompts.VERIFY_ANSWER: "verify",
     prompts.GENERATE_ANSWER: "generate",
     prompts.REWRITE_QUESTION: "rewrite",
 }
@@ -43,6 +44,11 @@ class Asked:
             for line in self.text.splitlines()
             if line.startswith("Slot ") and "-" in line
         ]
+
+    @property
+    def answer(self) -> str:
+        """The fenced answer that is to be checked."""
+        return self.text.split("<answer-")[1].partition("\n")[2].partition("\n</answer-")[0]
 
     def chunk(self, slot: str) -> str:
         """The text in a slot."""
@@ -180,18 +186,33 @@ class ListRetriever(BaseRetriever):
 
 def good(asked: Asked, answer: str = "Refunds take 14 days.") -> Any:
     """Reply as a model that does its work well."""
-    if asked.role == "grade":
-        grades = [{"slot": slot, "reason": "it fits", "relevant": True} for slot in asked.slots]
-        return {"grades": grades}
-    if asked.role == "grade_one":
-        return {"reason": "it fits", "relevant": True}
-    if asked.role == "check":
-        return {"reason": "it is there", "unsupported": [], "grounded": True}
-    if asked.role == "highlight":
-        return {"quotes": [{"slot": asked.slots[0], "quote": answer.rstrip(".")}]}
-    if asked.role == "rewrite":
-        return "When is money returned?"
-    return answer
+    quote = answer.rstrip(".")
+    replies_by_role: dict[str, Callable[[], Any]] = {
+        "grade": lambda: {
+            "grades": [{"slot": s, "reason": "it fits", "relevant": True} for s in asked.slots]
+        },
+        "grade_one": lambda: {"reason": "it fits", "relevant": True},
+        "check": lambda: {"reason": "it is there", "unsupported": [], "grounded": True},
+        "highlight": lambda: {"quotes": [{"slot": asked.slots[0], "quote": quote}]},
+        "verify": lambda: claims(asked.answer, asked.slots[0], quote),
+        "rewrite": lambda: "When is money returned?",
+    }
+    return replies_by_role.get(asked.role, lambda: answer)()
+
+
+def claims(
+    answer: str, slot: str, quote: str, *, supported: bool = True, kind: str = "fact"
+) -> dict[str, Any]:
+    """Make the reply of a verifying model: the whole answer as one claim with one quote."""
+    claim = {
+        "claim": answer,
+        "kind": kind,
+        "quotes": [{"slot": slot, "quote": quote}],
+        "computed": [],
+        "reason": "as quoted",
+        "supported": supported,
+    }
+    return {"claims": [claim]}
 
 
 def replies(**by_role: Any) -> Callable[[Asked], Any]:

@@ -6,16 +6,19 @@ to await). Results are plain data, so that graph state can hold them.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypedDict, TypeVar, cast
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 
 __all__ = [
     "AnswerGenerator",
+    "AnswerVerifier",
     "CheckingRequest",
     "Citation",
+    "ClaimVerdict",
     "DocumentGrader",
+    "FirstStage",
     "GenerationRequest",
     "Grade",
     "GradingRequest",
@@ -23,6 +26,7 @@ __all__ = [
     "GroundednessChecker",
     "Highlighter",
     "Judge",
+    "Verification",
 ]
 
 RequestT = TypeVar("RequestT")
@@ -36,6 +40,18 @@ class GradingRequest(TypedDict):
     documents: list[Document]
 
 
+class FirstStage(TypedDict):
+    """What a first stage without a model said (see `judges.staging`)."""
+
+    verdict: str
+    """`yes`, `no` or `unknown`."""
+    reason: str
+    error: str | None
+    """The class name of the error that left it without a verdict."""
+    shadow: bool
+    """Whether it decided nothing, and is kept to be compared with the model's verdict."""
+
+
 class Grade(TypedDict):
     """Whether one chunk helps to answer the question."""
 
@@ -47,6 +63,8 @@ class Grade(TypedDict):
     """The judge's words, possibly empty."""
     error: str | None
     """The class name of the error that left this chunk without a verdict."""
+    first_stage: NotRequired[FirstStage]
+    """What a first stage said about the chunk, where there was one."""
 
 
 class CheckingRequest(TypedDict):
@@ -67,11 +85,18 @@ class Groundedness(TypedDict):
     """The statements of the answer that no chunk supports."""
     error: str | None
     """The class name of the error that left the answer unchecked."""
+    first_stage: NotRequired[FirstStage]
+    """What a first stage said about the answer, where there was one."""
 
 
 class Citation(TypedDict):
-    """A passage of a chunk that supports the answer."""
+    """A passage of a chunk that supports a part of the answer."""
 
+    claim: str
+    """The part of the answer that the passage supports; empty for the answer as a whole."""
+    answer_start: int
+    """Offset of that part in the answer, in code points."""
+    answer_end: int
     chunk_id: str
     source: str
     """Where the chunk comes from, for people: file, page or heading."""
@@ -85,6 +110,36 @@ class Citation(TypedDict):
     """Whether the quote was found in the chunk by code."""
     occurrences: int
     """How often the passage stands in the chunk; 0 where unverified."""
+
+
+class ClaimVerdict(TypedDict):
+    """What was found out about one claim of the answer."""
+
+    claim: str
+    """The claim, as it stands in the answer where it was found there."""
+    answer_start: int
+    answer_end: int
+    verdict: str
+    """`supported`, `unsupported`, or `no_support_needed` (a greeting, "I could not find ...")."""
+    reason: str
+    """Why, in words for developers."""
+    names_missing: list[str]
+    """Names in the claim that no chunk holds: a warning, unless the verifier is strict."""
+
+
+class Verification(TypedDict):
+    """Whether each claim of an answer rests on passages that code has found."""
+
+    verdict: str
+    """`yes`, `no` or `unknown`; only `yes` counts as grounded."""
+    abstained: bool
+    """Whether the answer says, in its own words, that there is no answer."""
+    claims: list[ClaimVerdict]
+    unsupported: list[str]
+    """The claims that nothing proves, for the next draft."""
+    citations: list[Citation]
+    error: str | None
+    """The class name of the error that left the answer unchecked."""
 
 
 class GenerationRequest(TypedDict):
@@ -133,6 +188,10 @@ class GroundednessChecker(Judge[CheckingRequest, Groundedness]):
 
 class Highlighter(Judge[CheckingRequest, list[Citation]]):
     """Finds the passages that support an answer."""
+
+
+class AnswerVerifier(Judge[CheckingRequest, Verification]):
+    """Checks an answer and cites what proves it, in one go."""
 
 
 class AnswerGenerator(Judge[GenerationRequest, str]):

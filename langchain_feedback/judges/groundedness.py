@@ -13,6 +13,8 @@ from langchain_feedback.judges.base import (
 )
 from langchain_feedback.judges.prompts import CHECK_GROUNDEDNESS, Fences, prompt
 from langchain_feedback.judges.verdict import Verdict, parse_verdict
+from langchain_feedback.quotes.figures import missing_figures
+from langchain_feedback.words import sentence_spans
 
 __all__ = ["LLMGroundednessChecker", "make_groundedness"]
 
@@ -22,12 +24,18 @@ class Check(BaseModel):
 
     reason: str = Field(description="Why, in one or two sentences")
     unsupported: list[str] = Field(description="Statements of the answer that no chunk supports")
+    computed: list[str] = Field(
+        default_factory=list,
+        description="Values in the answer that were worked out from the chunks, such as a sum",
+    )
     grounded: bool = Field(description="Whether the chunks support the whole answer")
 
 
 class LLMGroundednessChecker(GroundednessChecker):
     """Asks a chat model, in one call, whether every statement follows from the chunks.
 
+    The judge's yes is not enough: every number of the answer must stand in a chunk, but
+    for values that the judge names as computed (see `missing_figures`).
     Anything but a clear yes is not grounded: a failed call, a refusal, a reply
     without a verdict (`unknown`, with the error's class), and a yes that lists
     unsupported statements. Without an answer or without chunks it says no and
@@ -71,7 +79,7 @@ class LLMGroundednessChecker(GroundednessChecker):
                 fences.around("answer", request["answer"]),
             )
         ]
-        return _read(reply)
+        return _with_figures(_read(reply), request, reply)
 
 
 def make_groundedness(
@@ -97,3 +105,18 @@ def _read(reply: Reply) -> Groundedness:
     verdict = parse_verdict(reply.text)
     error = (reply.error or "UnreadableReply") if verdict is Verdict.UNKNOWN else None
     return make_groundedness(verdict.value, error=error)
+
+
+def _with_figures(result: Groundedness, request: CheckingRequest, reply: Reply) -> Groundedness:
+    """Overrule a yes where the answer has a number that no chunk has."""
+    if result["verdict"] != Verdict.YES:
+        return result
+    sources = [document.page_content for document in request["documents"]]
+    computed = reply.parsed.computed if isinstance(reply.parsed, Check) else []
+    answer = request["answer"]
+    sentences = (answer[start:end] for start, end in sentence_spans(answer))
+    wrong = [text for text in sentences if missing_figures(text, sources, computed)]
+    if not wrong and not missing_figures(answer, sources, computed):
+        return result
+    reason = "A number of the answer stands in no chunk."
+    return make_groundedness(Verdict.NO, reason=reason, unsupported=wrong)

@@ -1,19 +1,17 @@
 """Find the passages of the chunks that support an answer."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import BaseModel, Field
 
-from langchain_feedback.documents import chunk_key, source_of
 from langchain_feedback.judges.asking import Asker, Reply, Steps
 from langchain_feedback.judges.base import CheckingRequest, Citation, Highlighter
+from langchain_feedback.judges.citing import AnswerSpan, cite
 from langchain_feedback.judges.prompts import HIGHLIGHT_SOURCES, Fences, prompt
-from langchain_feedback.quotes.locate import locate_quote
 
-__all__ = ["LLMHighlighter", "cite"]
+__all__ = ["LLMHighlighter"]
 
 
 class Quote(BaseModel):
@@ -80,56 +78,24 @@ class LLMHighlighter(Highlighter):
                 fences.around("answer", request["answer"]),
             )
         ]
-        return self._read(reply, documents, fences)
+        return self._read(reply, documents, fences, request["answer"])
 
-    def _read(self, reply: Reply, documents: list[Document], fences: Fences) -> list[Citation]:
+    def _read(
+        self, reply: Reply, documents: list[Document], fences: Fences, answer: str
+    ) -> list[Citation]:
         if not isinstance(reply.parsed, Quotes):
             return []
         slots = {fences.slot(i): document for i, document in enumerate(documents)}
-        found = [
-            cite(quote.quote, slots.get(quote.slot.strip()), documents, self.id_field)
+        whole = AnswerSpan("", 0, len(answer))
+        found = (
+            citation
             for quote in reply.parsed.quotes
-        ]
-        distinct = {(c["chunk_id"], c["start"], c["end"], c["quote"]): c for c in found if c}
-        return list(distinct.values())
-
-
-def cite(
-    quote: str,
-    named: Document | None,
-    documents: Sequence[Document],
-    id_field: str | None = None,
-) -> Citation | None:
-    """Make the citation of a quote: proved in a chunk, or unverified on the named one.
-
-    Args:
-        quote: The quote as the judge wrote it.
-        named: The chunk that it is said to come from.
-        documents: All chunks that it may stand in.
-        id_field: The metadata field that holds a chunk's id, if any.
-
-    Returns:
-        The citation, or None for an unproved quote of no known chunk.
-    """
-    first = [named] if named is not None else []
-    for document in [*first, *(doc for doc in documents if doc is not named)]:
-        if match := locate_quote(document.page_content, quote):
-            span = (match.start, match.end)
-            return _citation(document, match.text, span, match.occurrences, id_field)
-    if named is None or not quote.strip():
-        return None
-    return _citation(named, quote, (0, len(named.page_content)), 0, id_field)
-
-
-def _citation(
-    document: Document, quote: str, span: tuple[int, int], occurrences: int, id_field: str | None
-) -> Citation:
-    return Citation(
-        chunk_id=chunk_key(document, id_field),
-        source=source_of(document),
-        quote=quote,
-        start=span[0],
-        end=span[1],
-        verified=occurrences > 0,
-        occurrences=occurrences,
-    )
+            for citation in cite(
+                quote.quote,
+                slots.get(quote.slot.strip()),
+                documents,
+                claim=whole,
+                id_field=self.id_field,
+            )
+        )
+        return list({(c["chunk_id"], c["start"], c["end"], c["quote"]): c for c in found}.values())

@@ -24,9 +24,9 @@ from langchain_feedback.judges.base import (
     GroundednessChecker,
     Highlighter,
 )
+from langchain_feedback.judges.citing import AnswerSpan, cite
 from langchain_feedback.judges.grading import make_grade
 from langchain_feedback.judges.groundedness import make_groundedness
-from langchain_feedback.judges.highlighting import cite
 from langchain_feedback.judges.verdict import Verdict
 from langchain_feedback.words import content_words, inverse_document_frequency, sentence_spans
 
@@ -232,20 +232,27 @@ class SentenceHighlighter(Highlighter):
         texts = {chunk_key(doc, self.id_field): doc.page_content for doc in documents}
         cited: list[Citation] = []
         for start, end in sentence_spans(answer):
-            citation = cite(answer[start:end], None, documents, self.id_field)
-            if citation is None:
-                continue
-            text = texts[citation["chunk_id"]]
-            if cited and _follows(cited[-1], citation, text):
-                first = cited.pop()["start"]
-                citation |= {"start": first, "quote": text[first : citation["end"]]}
-            cited.append(citation)
+            claim = AnswerSpan(answer[start:end], start, end)
+            for citation in cite(claim.text, None, documents, claim=claim, id_field=self.id_field):
+                text = texts[citation["chunk_id"]]
+                follows = cited and _follows(cited[-1], citation, text)
+                cited.append(_merged(cited.pop(), citation, text, answer) if follows else citation)
         return cited
 
 
 _CLAIM = 2
 _RANK_COST = 0.05
 _SECOND = 0.7
+
+
+def _merged(before: Citation, citation: Citation, text: str, answer: str) -> Citation:
+    """Make one citation of two whose passages follow each other."""
+    start, answer_start = before["start"], before["answer_start"]
+    merged = citation.copy()
+    merged["start"], merged["quote"] = start, text[start : citation["end"]]
+    merged["answer_start"] = answer_start
+    merged["claim"] = answer[answer_start : citation["answer_end"]]
+    return merged
 
 
 def _follows(before: Citation, citation: Citation, text: str) -> bool:

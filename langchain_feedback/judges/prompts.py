@@ -21,6 +21,7 @@ __all__ = [
     "HIGHLIGHT_SOURCES",
     "NO_ANSWER",
     "REWRITE_QUESTION",
+    "VERIFY_ANSWER",
     "Fences",
     "prompt",
 ]
@@ -57,7 +58,8 @@ not count, and partial support is not support.
 {_DATA}
 Give the reason first, then list the statements that no chunk supports, in the answer's own \
 words, then say whether the whole answer is grounded. Without a tool, reply with JSON only:
-{{"reason": "...", "unsupported": ["..."], "grounded": true}}"""
+{{"reason": "...", "unsupported": ["..."], "computed": [], "grounded": true}}. Computed: values \
+in the answer that were worked out from the chunks, such as a sum."""
 
 HIGHLIGHT_SOURCES = f"""\
 You find the passages that support an answer. Copy each passage word for word from a chunk, as \
@@ -65,6 +67,18 @@ short as it can be while it still proves the statement, and name the slot it com
 correct, shorten or join passages.
 {_DATA}
 Without a tool, reply with JSON only: {{"quotes": [{{"slot": "...", "quote": "..."}}]}}"""
+
+VERIFY_ANSWER = f"""\
+You verify an answer against the given chunks. Go through it from the first sentence to the last \
+and list every claim it makes. For each, copy the words of the answer that make it; copy from the \
+chunks, word for word and as short as can be, the passages that support it, with their slots; \
+then say whether they support the whole claim: the same numbers, names, conditions and negations. \
+What you know yourself does not count. Leave no part of the answer out, and correct nothing.
+{_DATA}
+Without a tool, reply with JSON only: {{"claims": [{{"claim": "...", "kind": "fact", "quotes": \
+[{{"slot": "...", "quote": "..."}}], "computed": [], "reason": "...", "supported": true}}]}}. \
+Kinds: fact; no_answer (it says that the chunks hold no answer); other (a greeting or an offer). \
+Computed: values that were worked out from the quotes, such as a sum."""
 
 GENERATE_ANSWER = f"""\
 You answer a question from the given chunks and from nothing else. Be short and exact: keep \

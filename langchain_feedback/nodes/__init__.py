@@ -13,7 +13,11 @@ from langchain_feedback.nodes.retrieval import begin, retrieve
 from langchain_feedback.nodes.rewriting import rewrite_question
 from langchain_feedback.nodes.routing import route_after_grading, route_after_verification
 from langchain_feedback.nodes.streams import hold_back_drafts
-from langchain_feedback.nodes.verification import check_groundedness, highlight_sources
+from langchain_feedback.nodes.verification import (
+    check_groundedness,
+    highlight_sources,
+    verify_answer,
+)
 
 __all__ = [
     "StateKeys",
@@ -29,4 +33,5 @@ __all__ = [
     "rewrite_question",
     "route_after_grading",
     "route_after_verification",
+    "verify_answer",
 ]

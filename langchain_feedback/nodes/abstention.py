@@ -25,9 +25,9 @@ ABSTENTION_MESSAGES: dict[str, str] = {
 AbstentionMessage = str | Mapping[str, str] | Callable[[dict[str, Any]], str]
 """One text, a text for some of the reasons, or a function of `{reason, question, sources}`."""
 
-READS = ["question", "messages", "documents", "kept", "reason", "grounded"]
+READS = ["question", "messages", "documents", "kept", "reason", "grounded", "status"]
 READS += ["generations", "rewrites", "draft_id", "trace_id"]
-WRITES = ["answer", "status", "reason", "citations", "draft", "draft_id", "unsupported"]
+WRITES = ["answer", "status", "reason", "citations", "draft", "draft_id", "unsupported", "claims"]
 
 
 def abstain(
@@ -95,6 +95,7 @@ def abstention(
         draft="",
         draft_id="",
         unsupported=[],
+        claims=[],
     )
 
 
@@ -108,7 +109,9 @@ def _cut_short(view: StateView, max_rewrites: int, max_regenerations: int) -> bo
     if view.get("grounded") is None and not view.kept:
         return bool(view.get("rewrites") < max_rewrites and steps < STEPS_TO_REWRITE)
     spent = view.get("generations") > max_regenerations or view.get("reason") == "judge_failed"
-    return steps < STEPS_TO_ANSWER and not spent
+    # A model that said that there is no answer is not asked for another.
+    declined = view.get("status") == "abstained"
+    return steps < STEPS_TO_ANSWER and not spent and not declined
 
 
 def why(view: StateView) -> str:

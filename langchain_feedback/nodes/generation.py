@@ -37,8 +37,9 @@ def generate(
     A draft is held back from `stream_mode="messages"` until `record_answer`
     publishes it. The next draft is told which statements of the last one no chunk
     supports. Without a kept chunk nobody is asked, and the draft is empty. A reply
-    without text, a refusal, and the model's word that the chunks hold no answer
-    are empty drafts too. Other errors of the model are raised.
+    without text and a refusal are empty drafts too. The model's word that the chunks
+    hold no answer is an empty draft with `status="abstained"`, which nobody writes
+    again. Other errors of the model are raised.
 
     Args:
         model: A chat model, or an `AnswerGenerator`.
@@ -55,7 +56,7 @@ def generate(
         >>> from langchain_core.language_models import FakeListChatModel
         >>> node = generate(FakeListChatModel(responses=["Within 14 days."]))
         >>> node({"question": "How long?", "kept": [Document("Refunds take 14 days.")]})
-        {'draft': 'Within 14 days.', 'draft_id': '', 'generations': 1}
+        {'draft': 'Within 14 days.', 'draft_id': '', 'generations': 1, 'status': ''}
     """
     is_generator = is_judge(model, AnswerGenerator)
     if not is_generator:
@@ -76,11 +77,14 @@ def generate(
     def finish(view: StateView, reply: Any) -> Update:
         text = reply_text(reply)
         streamed = stream_drafts and isinstance(reply, BaseMessage)
-        return Update(
-            draft="" if _declines(text) else text,
+        declined = _declines(text)
+        update = Update(
+            draft="" if declined else text,
             draft_id=str(reply.id or "") if streamed else "",
             generations=view.get("generations") + 1,
+            status="abstained" if declined else "",
         )
+        return Update(update | {"reason": "empty_answer", "answer": ""}) if declined else update
 
     def recover(view: StateView, error: Exception) -> Update:
         if not isinstance(error, ModelRefusalError):
@@ -101,7 +105,7 @@ def generate(
             "trace_id",
             "errors",
         ],
-        writes=["draft", "draft_id", "generations", "errors"],
+        writes=["draft", "draft_id", "generations", "errors", "status", "reason", "answer"],
         prepare=prepare,
         step=model,
         finish=finish,

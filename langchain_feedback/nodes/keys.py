@@ -48,6 +48,8 @@ class StateKeys:
     """What the user gets: a verified answer or an abstention."""
     citations: str = "citations"
     """One dict for each passage that supports the answer (see `Citation`)."""
+    claims: str = "claims"
+    """One dict for each claim of a grounded draft (see `ClaimVerdict`)."""
     grounded: str = "grounded"
     """Whether the draft is grounded; None before the check."""
     status: str = "status"
@@ -92,6 +94,7 @@ DEFAULTS: dict[str, Any] = {
     "unsupported": [],
     "answer": "",
     "citations": [],
+    "claims": [],
     "grounded": None,
     "status": "",
     "reason": "",
@@ -111,7 +114,7 @@ _TYPES: dict[str, Any] = {
         "question search_question draft draft_id answer status reason trace_id".split(), str
     ),
     **dict.fromkeys(("documents", "kept"), list[Document]),
-    **dict.fromkeys(("grades", "citations", "errors"), list[dict[str, Any]]),
+    **dict.fromkeys(("grades", "citations", "claims", "errors"), list[dict[str, Any]]),
     **dict.fromkeys(("generations", "rewrites"), int),
     "unsupported": list[str],
     "grounded": bool | None,

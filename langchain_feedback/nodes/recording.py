@@ -1,13 +1,19 @@
 """Publish the answer: the one place where text reaches the user."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 from uuid import uuid4
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.content import (
+    Annotation,
+    Citation,
+    TextContentBlock,
+    create_citation,
+)
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_feedback.nodes._node import Node, tagged
@@ -15,14 +21,18 @@ from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.abstention import READS, WRITES, abstention, why
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
+from langchain_feedback.quotes.render import link_of
 
-__all__ = ["ANSWER_TAG", "record_answer"]
+__all__ = ["ANSWER_TAG", "CitationForm", "record_answer"]
+
+CitationForm = Literal["state", "annotations"]
+"""Whether citations are in the state only, or on the `AIMessage` of a chat graph too."""
 
 ANSWER_TAG = "answer"
 """The tag of the tokens that the user may see."""
 
 
-def record_answer(*, keys: StateKeys | None = None) -> Node:
+def record_answer(*, citations: CitationForm = "state", keys: StateKeys | None = None) -> Node:
     """Make the node that publishes a verified draft, or the abstention.
 
     It replays the text as tokens tagged `answer`, whose metadata hold the trace id,
@@ -30,8 +40,19 @@ def record_answer(*, keys: StateKeys | None = None) -> Node:
     and in a chat graph the `AIMessage` of the same id. A draft that was found not
     grounded, or an empty one, is never published: it abstains instead.
 
+    With `citations="annotations"` that message is one text block with a langchain-core
+    `Citation` for each verified citation, or for each one if none is verified: `url`
+    (of an http(s) source), `title`, the span in the answer, `cited_text`, and in
+    `extras` the chunk's key, the span in it, `verified` and `occurrences`. Its `.text`
+    is the answer, and so are the tokens. `ChatOpenAI` accepts it in the next turn's
+    messages; for its Responses API, which would get the annotations, send `.text`.
+
     Args:
+        citations: `"state"` for the dicts of the state alone, or `"annotations"`.
         keys: Your graph's names of the keys.
+
+    Raises:
+        ValueError: If `citations` is neither, or the keys name no `messages` to annotate.
 
     Example:
         >>> update = record_answer()({"question": "How long?", "draft": "14 days.",
@@ -40,10 +61,12 @@ def record_answer(*, keys: StateKeys | None = None) -> Node:
         ('14 days.', 'answered')
     """
     keys = keys or StateKeys()
+    _check_form(citations, keys)
 
     def outcome(view: StateView) -> Update:
         if view.get("status") == "abstained":
-            return Update(answer=view.get("answer"), status="abstained")
+            cleared = {"draft": "", "draft_id": "", "unsupported": [], "claims": []}
+            return Update(cleared, answer=view.get("answer"), status="abstained")
         if view.get("grounded") is False or not view.get("draft").strip():
             return abstention(view, why(view))
         answered = Update(answer=view.get("draft"), status="answered", reason="")
@@ -59,18 +82,56 @@ def record_answer(*, keys: StateKeys | None = None) -> Node:
         return [AIMessage(update["answer"], id=str(uuid4()))]
 
     def finish(view: StateView, message: AIMessage) -> Update:
-        return Update(outcome(view) | {"messages": [message]})
+        update = outcome(view)
+        if citations == "annotations" and update["status"] == "answered":
+            message = _annotated(message, view.get("citations"))
+        return Update(update | {"messages": [message]})
 
     return Node(
         "record_answer",
         keys=keys,
-        reads=[*READS, "draft", "status", "answer"],
+        reads=[*READS, "draft", "status", "answer", "citations"],
         writes=[*WRITES, "messages"],
         prepare=prepare,
         # A cached reply would come without tokens, and under an earlier answer's id.
         step=_Replay(cache=False),
         finish=finish,
         config=lambda view: tagged(view, ANSWER_TAG),
+    )
+
+
+def _check_form(citations: str, keys: StateKeys) -> None:
+    if citations not in get_args(CitationForm):
+        msg = f"citations must be 'state' or 'annotations', got {citations!r}"
+        raise ValueError(msg)
+    if citations == "annotations" and keys.messages is None:
+        msg = (
+            "citations='annotations' needs a message to annotate: pass messages=True to the "
+            "graph, or StateKeys(messages=...) to the node."
+        )
+        raise ValueError(msg)
+
+
+def _annotated(message: AIMessage, citations: Sequence[Mapping[str, Any]]) -> AIMessage:
+    """Make the same message with annotations; where there are none, leave it as it is."""
+    cited = [citation for citation in citations if citation["verified"]] or citations
+    if not cited:
+        return message
+    annotations: list[Annotation] = [_annotation(citation) for citation in cited]
+    # Without an id of its own: to OpenAI's Responses API that names a stored message.
+    block = TextContentBlock(type="text", text=str(message.text), annotations=annotations)
+    return AIMessage(content_blocks=[block], id=message.id)
+
+
+def _annotation(citation: Mapping[str, Any]) -> Citation:
+    extras = ("chunk_id", "start", "end", "verified", "occurrences")
+    return create_citation(
+        url=link_of(citation["source"]),
+        title=citation["source"] or None,
+        start_index=citation["answer_start"],
+        end_index=citation["answer_end"],
+        cited_text=citation["quote"],
+        **{key: citation[key] for key in extras},
     )
 
 

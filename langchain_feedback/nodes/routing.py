@@ -17,8 +17,8 @@ AfterGrading = Literal["generate", "rewrite_question", "abstain"]
 AfterVerification = Literal["record_answer", "generate", "abstain"]
 
 # Steps that the longest way to the end takes: generate, check, highlight or abstain,
-# record; and rewrite, retrieve, grade, abstain, record. The steps that LangGraph counts
-# as remaining include the one that the router runs in.
+# record (one less where one node verifies); and rewrite, retrieve, grade, abstain,
+# record. The steps that LangGraph counts as remaining include the router's own.
 STEPS_TO_ANSWER = 1 + 4
 """Steps that must remain for a router to ask for a draft."""
 STEPS_TO_REWRITE = 1 + 5
@@ -67,6 +67,8 @@ def route_after_verification(
 
     A draft that is not grounded is written again while the budget lasts. Where
     the judge failed it abstains at once: a second draft could not be checked either.
+    A draft that abstains in its own words goes to `record_answer`, and one that only
+    declines to `abstain`.
 
     Args:
         max_regenerations: How often a draft may be written again, at least 0.
@@ -86,12 +88,14 @@ def route_after_verification(
         view = StateView(state, keys)
         if view.get("grounded"):
             return "record_answer"
+        if view.get("status") == "abstained":
+            return "record_answer" if view.get("answer") else "abstain"
         spent = view.get("generations") > max_regenerations
         if spent or view.get("reason") == "judge_failed":
             return "abstain"
         return "generate" if view.remaining_steps >= STEPS_TO_ANSWER else "abstain"
 
-    used = ["grounded", "generations", "reason"]
+    used = ["grounded", "generations", "reason", "status", "answer"]
     return _annotated(route, "route_after_verification", keys, used, AfterVerification)
 
 

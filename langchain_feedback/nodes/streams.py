@@ -30,7 +30,7 @@ def hold_back_drafts(graph: GraphT, keys: StateKeys | None = None) -> GraphT:
         >>> _ = builder.add_node(nodes.generate(ExtractiveGenerator()))
         >>> graph = hold_back_drafts(builder.add_edge(START, "generate").compile())
         >>> list(graph.stream({"messages": [("user", "?")]}, stream_mode="updates"))
-        [{'generate': {'generations': 1}}]
+        [{'generate': {'generations': 1, 'status': ''}}]
     """
     names = (keys or StateKeys()).names()
     held_back = {names[key] for key in HELD_BACK}

@@ -1,26 +1,109 @@
-"""Check that a draft rests on the kept chunks, and find the passages that it rests on."""
+"""Verify a draft against the kept chunks, in one node or in two."""
 
 from typing import Any
 
 from langchain_core.runnables import Runnable
 
 from langchain_feedback.judges.base import (
+    AnswerVerifier,
     CheckingRequest,
     Citation,
     Groundedness,
     GroundednessChecker,
     Highlighter,
+    Verification,
 )
 from langchain_feedback.judges.groundedness import LLMGroundednessChecker, make_groundedness
 from langchain_feedback.judges.highlighting import LLMHighlighter
+from langchain_feedback.judges.two_steps import NO_CITATIONS, make_verification
 from langchain_feedback.judges.verdict import Verdict
+from langchain_feedback.judges.verifying import LLMVerifier
 from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
-__all__ = ["check_groundedness", "highlight_sources"]
+__all__ = ["check_groundedness", "highlight_sources", "verify_answer"]
 
 _READS = ["question", "messages", "kept", "draft", "errors"]
+_WRITES = ["grounded", "unsupported", "reason", "errors"]
+
+
+def verify_answer(
+    verifier: AnswerVerifier | Runnable[Any, Any],
+    *,
+    keys: StateKeys | None = None,
+    id_field: str | None = None,
+) -> Node:
+    """Make the node that verifies the draft and cites what proves it, in one call.
+
+    Only a draft whose every claim is proved is grounded. An empty draft, or one
+    without chunks, is not, and nobody is asked. A draft that says in its own words
+    that there is no answer becomes `status="abstained"` with those words as `answer`.
+    `reason` becomes `empty_answer`, `no_documents`, `not_grounded`, or `judge_failed`
+    where the judge gave no verdict.
+
+    Args:
+        verifier: A verifier, or a chat model for an `LLMVerifier`.
+        keys: Your graph's names of the keys.
+        id_field: The metadata field that holds a chunk's id, if any.
+
+    Raises:
+        TypeError: If `verifier` is neither of what it may be.
+
+    Example:
+        >>> from langchain_core.documents import Document
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> node = verify_answer(FakeListChatModel(responses=["No."]))
+        >>> chunk = Document("Refunds take 14 days.")
+        >>> node({"question": "How long?", "kept": [chunk], "draft": "41 days."})["reason"]
+        'not_grounded'
+    """
+    if not is_judge(verifier, AnswerVerifier):
+        model = chat_model(verifier, "verifier", kind="AnswerVerifier")
+        verifier = LLMVerifier(model, id_field=id_field)
+
+    def prepare(view: StateView) -> CheckingRequest | Update:
+        if view.get("status") == "abstained" and not view.get("draft").strip():
+            return Update(grounded=False, citations=[], claims=[])
+        if problem := _unfit(view):
+            return Update(grounded=False, unsupported=[], citations=[], claims=[], reason=problem)
+        return _request(view)
+
+    def finish(view: StateView, result: Verification) -> Update:
+        verdict = Verdict(result["verdict"])
+        grounded = verdict is Verdict.YES and not result["abstained"]
+        update = Update(
+            grounded=grounded,
+            unsupported=result["unsupported"],
+            # The claims of a draft are the draft: nobody sees those of a rejected one.
+            claims=result["claims"] if grounded else [],
+            citations=result["citations"] if grounded else [],
+            reason=_REASONS[verdict],
+        )
+        if result["abstained"]:
+            update |= {"status": "abstained", "answer": view.get("draft")}
+            update["reason"] = "empty_answer"
+        elif view.get("status"):
+            # It is the last question's, in a thread whose host writes its own drafts.
+            update["status"] = ""
+        if result["error"]:
+            entry = failure("verify_answer", result["error"])
+            update["errors"] = [*view.get("errors"), entry]
+        return update
+
+    def recover(view: StateView, error: Exception) -> Update:
+        return finish(view, make_verification(Verdict.UNKNOWN, error=type(error).__name__))
+
+    return Node(
+        "verify_answer",
+        keys=keys or StateKeys(),
+        reads=[*_READS, "status"],
+        writes=[*_WRITES, "claims", "citations", "status", "answer"],
+        prepare=prepare,
+        step=verifier,
+        finish=finish,
+        recover=recover,
+    )
 
 
 def check_groundedness(
@@ -52,10 +135,8 @@ def check_groundedness(
         checker = LLMGroundednessChecker(model)
 
     def prepare(view: StateView) -> CheckingRequest | Update:
-        if not view.get("draft").strip():
-            return Update(grounded=False, unsupported=[], reason="empty_answer")
-        if not view.kept:
-            return Update(grounded=False, unsupported=[], reason="no_documents")
+        if problem := _unfit(view):
+            return Update(grounded=False, unsupported=[], reason=problem)
         return _request(view)
 
     def finish(view: StateView, result: Groundedness) -> Update:
@@ -79,7 +160,7 @@ def check_groundedness(
         "check_groundedness",
         keys=keys or StateKeys(),
         reads=_READS,
-        writes=["grounded", "unsupported", "reason", "errors"],
+        writes=_WRITES,
         prepare=prepare,
         step=checker,
         finish=finish,
@@ -124,8 +205,12 @@ def highlight_sources(
             return Update(citations=[])
         return _request(view)
 
-    def finish(_: StateView, citations: list[Citation]) -> Update:
-        return Update(citations=citations)
+    def finish(view: StateView, citations: list[Citation]) -> Update:
+        update = Update(citations=citations)
+        if not citations:
+            entry = failure("highlight_sources", NO_CITATIONS)
+            update["errors"] = [*view.get("errors"), entry]
+        return update
 
     def recover(view: StateView, error: Exception) -> Update:
         entry = failure("highlight_sources", type(error).__name__)
@@ -148,6 +233,13 @@ _REASONS = {
     Verdict.NO: "not_grounded",
     Verdict.UNKNOWN: "judge_failed",
 }
+
+
+def _unfit(view: StateView) -> str:
+    """Say why a draft need not be looked at, if so."""
+    if not view.get("draft").strip():
+        return "empty_answer"
+    return "" if view.kept else "no_documents"
 
 
 def _request(view: StateView) -> CheckingRequest:

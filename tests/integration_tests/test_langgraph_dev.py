@@ -6,6 +6,7 @@ import pytest
 from langgraph_sdk import get_sync_client
 
 from langchain_feedback.judges import prompts
+from tests.fakes import claims
 from tests.langgraph_dev_server import langgraph_dev
 from tests.openai_server import ChatRequest, Json, OpenAIServer, Text
 
@@ -83,8 +84,26 @@ def test_the_chat_graph_appends_one_message(client):
     )
     messages = client.threads.get_state(thread)["values"]["messages"]
     assert [message["type"] for message in messages] == ["human", "ai"]
-    assert messages[-1]["content"] == text_of(parts)
-    assert SENTENCE in messages[-1]["content"]
+    [block] = messages[-1]["content"]
+    assert block["text"] == text_of(parts)
+    assert SENTENCE in block["text"]
+    [cited, *_] = block["annotations"]
+    assert (cited["type"], cited["extras"]["verified"]) == ("citation", True)
+    assert cited["cited_text"].startswith(SENTENCE)
+    # As a client does that sends back what it was given, and asks on.
+    again = {"messages": [*messages, {"role": "user", "content": REFUND}]}
+    client.runs.wait(thread, "messages_rag", input=again)
+    longer = client.threads.get_state(thread)["values"]["messages"]
+    assert [message["type"] for message in longer] == ["human", "ai", "human", "ai"]
+    assert (longer[1]["id"], longer[1]["content"]) == (messages[1]["id"], messages[1]["content"])
+
+
+def test_the_chat_graph_streams_one_message_to_clients_that_gather_tokens(client):
+    asked = {"messages": [{"role": "user", "content": REFUND}]}
+    parts = list(client.runs.stream(None, "messages_rag", input=asked, stream_mode="messages"))
+    gathered = [part.data[0] for part in parts if part.event == "messages/partial"]
+    assert len({message["id"] for message in gathered}) == 1
+    assert SENTENCE in gathered[-1]["content"]
 
 
 def test_a_question_that_is_missing_is_told_to_the_client(client):
@@ -104,10 +123,8 @@ def as_a_good_model(asked: ChatRequest):
                 ]
             }
         )
-    if system == prompts.CHECK_GROUNDEDNESS:
-        return Json({"reason": "it is there", "unsupported": [], "grounded": True})
-    if system == prompts.HIGHLIGHT_SOURCES:
-        return Json({"quotes": [{"slot": slots[0], "quote": SENTENCE[:-1]}]})
+    if system == prompts.VERIFY_ANSWER:
+        return Json(claims("Within fourteen days.", slots[0], SENTENCE[:-1]))
     return Text("Within fourteen days.")
 
 
@@ -119,7 +136,7 @@ def test_with_an_openai_server_it_uses_chat_embeddings_and_faiss():
             result = client.runs.wait(None, "reliable_rag", input={"question": REFUND})
         assert result["answer"] == "Within fourteen days."
         assert result["citations"][0]["source"] == "handbook/refund-window > Refund window"
-        assert len(server.chats) == 4
+        assert len(server.chats) == 3
         assert {request.body["model"] for request in server.chats} == {"some-model"}
         embedded = [body for body in server.requests if "input" in body]
         assert sum(len(body["input"]) for body in embedded) >= 12 + 1

@@ -19,6 +19,7 @@ from tests.fakes import (
     ListRetriever,
     StreamingFakeChatModel,
     as_json,
+    claims,
     good,
     replies,
 )
@@ -50,6 +51,14 @@ def scripted(structured: str | None = "class", rejections: int = 1) -> Any:
         found = {"unsupported": [REJECTED] if bad else [], "grounded": not bad}
         return judged({"reason": f"{INTERNAL}, so it is.", **found}, structured)
 
+    def verify(asked: Any) -> AIMessage:
+        found = claims(
+            asked.answer, asked.slots[0], ANSWER, supported="REJECTED" not in asked.text
+        )
+        if "REJECTED" in asked.text:
+            found["claims"][0]["reason"] = f"{INTERNAL}, so it is."
+        return judged(found, structured)
+
     def generate(asked: Any) -> str:
         drafts["written"] += 1
         return REJECTED if drafts["written"] <= rejections else ANSWER
@@ -57,7 +66,7 @@ def scripted(structured: str | None = "class", rejections: int = 1) -> Any:
     def judge(asked: Any) -> AIMessage:
         return judged(good(asked), structured)
 
-    return replies(grade=judge, highlight=judge, check=check, generate=generate)
+    return replies(grade=judge, highlight=judge, check=check, verify=verify, generate=generate)
 
 
 MODELS = {
@@ -135,6 +144,37 @@ async def test_a23_what_is_abstained_from_shows_no_draft_either(mode, messages):
             assert text_of(parts) == graph.get_state(CONFIG).values["answer"]
 
 
+SURE = "REJECTED-DRAFT: refunds take 41 days."
+
+
+@each_model
+@chat_or_not
+@sync_or_async
+@pytest.mark.parametrize("stream_mode", ALL_MODES)
+async def test_a23_no_stream_shows_the_claims_of_drafts_whose_figure_is_wrong(
+    stream_mode, mode, messages, kind
+):
+    """The judge calls it supported by an honest quote; code names the claim as unsupported."""
+    structured = None if kind == "tokens_of_json" else "class"
+
+    def verify(asked: Any) -> AIMessage:
+        return judged(claims(asked.answer, asked.slots[0], ANSWER), structured)
+
+    fake = FakeChatModel if kind == "whole" else StreamingFakeChatModel
+    model = fake(reply=replies(generate=SURE, verify=verify), structured=structured)
+    graph = rag(model, messages=messages)
+
+    parts = await parts_of(graph, ask(messages=messages), mode, stream_mode=stream_mode)
+
+    second = [asked.text for asked in model.calls if asked.role == "generate"][1]
+    assert f"- {SURE}" in second
+    state = graph.get_state(CONFIG).values
+    assert (state["status"], state["reason"]) == ("abstained", "not_grounded")
+    for shown in (repr(parts), to_json(parts, fallback=str).decode(), repr(state)):
+        assert "REJECTED" not in shown
+        assert "41 days" not in shown
+
+
 @each_model
 @chat_or_not
 @sync_or_async
@@ -161,7 +201,7 @@ async def test_a23_an_answer_in_any_script_and_spacing_is_shown_to_the_letter(mo
         "  two\n\n spaces ",
         "日本語のテキスト。",
         "a",
-        "- one\n- two\n\n```\nx = {1}\n```",
+        "- one\n- two\n\n```\nx = {14}\n```",
     ):
         graph = rag(StreamingFakeChatModel(reply=replies(generate=text)))
 
@@ -173,11 +213,11 @@ async def test_a23_an_answer_in_any_script_and_spacing_is_shown_to_the_letter(mo
 @sync_or_async
 async def test_a23_each_turn_of_a_chat_shows_its_own_answer_only(mode):
     def generate(asked: Any) -> str:
-        return f"Answer to {re.search(r'Question [0-9]', asked.text.rsplit('<question')[-1])[0]}."
+        return f"Answer to {re.search(r'Question [A-C]', asked.text.rsplit('<question')[-1])[0]}."
 
     graph = rag(StreamingFakeChatModel(reply=replies(generate=generate)), messages=True)
     ids = []
-    for turn in range(3):
+    for turn in "ABC":
         asked = {"messages": [("user", f"Question {turn}?")]}
         parts = await parts_of(graph, asked, mode, stream_mode="messages")
         assert text_of(parts) == f"Answer to Question {turn}."
@@ -267,7 +307,7 @@ async def test_a23_tasks_and_debug_show_a_nodes_input_without_the_draft(
 
     # As a person reads it, and as a server sends it.
     for shown in (repr(parts), to_json(parts, fallback=str).decode()):
-        assert "check_groundedness" in shown
+        assert "verify_answer" in shown
         assert "REJECTED" not in shown
         assert INTERNAL not in shown
 
@@ -383,7 +423,7 @@ def test_a23_streamed_drafts_come_before_they_are_checked_and_are_withdrawn_befo
     seen = []
     for kind, part in graph.stream(ask(messages=False), CONFIG, stream_mode=BOTH):
         what = part["event"] if kind == "custom" else str(part[0].text).strip()
-        seen.append((what, model.count("check")))
+        seen.append((what, model.count("verify")))
 
     assert seen[0] == ("REJECTED-DRAFT:", 0)
     order = [what for what, _ in seen]

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from langchain_feedback.cli.commands import app
 from langchain_feedback.judges import prompts
+from tests.fakes import claims
 from tests.openai_server import Failure, Json, OpenAIServer, Text
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
@@ -161,10 +162,8 @@ def good_model(asked):
     if system == prompts.GRADE_DOCUMENTS:
         grades = [{"slot": slot, "reason": "", "relevant": True} for slot in slots]
         return Json({"grades": grades})
-    if system == prompts.CHECK_GROUNDEDNESS:
-        return Json({"reason": "", "unsupported": [], "grounded": True})
-    if system == prompts.HIGHLIGHT_SOURCES:
-        return Json({"quotes": [{"slot": slots[0], "quote": "within 14 days of the request"}]})
+    if system == prompts.VERIFY_ANSWER:
+        return Json(claims("Within 14 days.", slots[0], "within 14 days of the request"))
     return Text("Within 14 days.")
 
 
@@ -174,9 +173,9 @@ def test_with_a_model_its_answer_is_checked_and_its_calls_are_counted(docs, monk
         data = json.loads(
             ask(QUESTION, "--docs", docs, "--model", "openai:some-model", "--json").stdout
         )
-        assert (data["answer"], data["model_calls"]) == ("Within 14 days.", 4)
+        assert (data["answer"], data["model_calls"]) == ("Within 14 days.", 3)
         assert data["citations"][0]["quote"] == "within 14 days of the request"
-        assert len(server.chats) == 4
+        assert len(server.chats) == 3
 
 
 def test_a_bad_key_is_told(docs, monkeypatch):

@@ -48,6 +48,9 @@ def highlight(reply, structured="class", ask=ASK, **options):
 def test_a_proved_quote_carries_the_sources_own_wording_and_span(structured):
     [citation] = highlight(quotes((0, "refunds take 14 days")), structured)
     assert citation == {
+        "claim": "",
+        "answer_start": 0,
+        "answer_end": len(ASK["answer"]),
         "chunk_id": "refunds",
         "source": "faq.pdf, page 3",
         "quote": "refunds take\n14 days",
@@ -84,6 +87,9 @@ def test_a13_what_code_cannot_prove_cites_the_whole_chunk_unverified(quote):
     citations = highlight(quotes((0, quote)))
     assert citations == [
         {
+            "claim": "",
+            "answer_start": 0,
+            "answer_end": len(ASK["answer"]),
             "chunk_id": "refunds",
             "source": "faq.pdf, page 3",
             "quote": quote,

@@ -187,6 +187,9 @@ CASES = {
         {
             "citations": [
                 {
+                    "claim": "",
+                    "answer_start": 0,
+                    "answer_end": 21,
                     "chunk_id": "a",
                     "source": "faq.md",
                     "quote": "Refunds take 14 days",
@@ -196,6 +199,18 @@ CASES = {
                     "occurrences": 1,
                 }
             ]
+        },
+    ),
+    "verify_answer": Case(
+        lambda keys: nodes.verify_answer(_model(), keys=keys),
+        {"kept": [REFUNDS], "draft": "Refunds take 41 days."},
+        {
+            "grounded": False,
+            "unsupported": ["Refunds take 41 days."],
+            "reason": "not_grounded",
+            "citations": [],
+            # The claims of a rejected draft are nobody's to see.
+            "claims": [],
         },
     ),
     "abstain": Case(
@@ -256,7 +271,14 @@ def test_a21_every_node_factory_is_a_case():
 
 
 def hand_built(
-    host: Host, model: Any, retriever: Any, *, budget: int, begin: bool = True, saver: Any = None
+    host: Host,
+    model: Any,
+    retriever: Any,
+    *,
+    budget: int,
+    begin: bool = True,
+    saver: Any = None,
+    in_one: bool = False,
 ) -> Any:
     """A whole loop in the host's state, each node added as the host would add its own."""
     keys = host.keys
@@ -265,8 +287,12 @@ def hand_built(
     builder.add_node("grade", nodes.grade_documents(model, keys=keys))
     builder.add_node("rephrase", nodes.rewrite_question(model, keys=keys))
     builder.add_node("write", nodes.generate(model, keys=keys))
-    builder.add_node("check", nodes.check_groundedness(model, keys=keys))
-    builder.add_node("quote", nodes.highlight_sources(model, keys=keys))
+    if in_one:
+        builder.add_node("check", nodes.verify_answer(model, keys=keys))
+    else:
+        builder.add_node("check", nodes.check_groundedness(model, keys=keys))
+        builder.add_node("quote", nodes.highlight_sources(model, keys=keys))
+        builder.add_edge("quote", "publish")
     builder.add_node(
         "give_up", nodes.abstain(max_rewrites=budget, max_regenerations=budget, keys=keys)
     )
@@ -286,9 +312,12 @@ def hand_built(
     builder.add_conditional_edges(
         "check",
         nodes.route_after_verification(max_regenerations=budget, keys=keys),
-        {"record_answer": "quote", "generate": "write", "abstain": "give_up"},
+        {
+            "record_answer": "publish" if in_one else "quote",
+            "generate": "write",
+            "abstain": "give_up",
+        },
     )
-    builder.add_edge("quote", "publish")
     builder.add_edge("give_up", "publish")
     builder.add_edge("publish", END)
     return builder.compile(checkpointer=saver)
@@ -302,11 +331,18 @@ def _answer(host: Host, state: dict[str, Any]) -> str:
 
 
 async def _ran_out(
-    host: Host, how: str, budget: int, *, begin: bool = True, **stubborn: Any
+    host: Host,
+    how: str,
+    budget: int,
+    *,
+    begin: bool = True,
+    in_one: bool = False,
+    **stubborn: Any,
 ) -> Any:
     """Run a loop that never gets what it wants; a lost counter would hit the step limit."""
     model, retriever = _model(**stubborn), ListRetriever(documents=[REFUNDS, KEYS])
-    graph = hand_built(host, model, retriever, budget=budget, begin=begin, saver=_saver(how))
+    options = {"budget": budget, "begin": begin, "saver": _saver(how), "in_one": in_one}
+    graph = hand_built(host, model, retriever, **options)
     state = await final_state(graph, host.ask(), how)
     assert state[host.keys.status] == "abstained"
     return model, retriever, state
@@ -337,6 +373,59 @@ async def test_a21_regenerations_end_in_any_host_state(host, budget, how, begin)
     assert model.count("highlight", "rewrite") == 0
     assert state[host.keys.reason] == "not_grounded"
     assert "no answer that they support" in _answer(host, state)
+
+
+@pytest.mark.parametrize("how", ["invoke", "astream"])
+@budgets
+@any_host
+async def test_a21_unverified_drafts_end_in_any_host_state(host, budget, how, begin):
+    wrong = {"generate": "Refunds take 41 days."}
+    model, retriever, state = await _ran_out(host, how, budget, begin=begin, in_one=True, **wrong)
+
+    assert model.count("generate") == state[host.keys.generations] == budget + 1
+    assert model.count("verify") == budget + 1
+    assert model.count("check", "highlight", "rewrite") == 0
+    assert len(retriever.queries) == 1
+    assert state[host.keys.reason] == "not_grounded"
+    assert state[host.keys.claims] == state[host.keys.citations] == []
+    assert "41 days" not in _answer(host, state)
+    rewritten = [asked.text for asked in model.calls if asked.role == "generate"][1:]
+    assert all("- Refunds take 41 days." in text for text in rewritten)
+
+
+@pytest.mark.parametrize("how", ["invoke", "astream"])
+@pytest.mark.parametrize(
+    "text", ["NO_ANSWER", "I could not find that in the documents."], ids=["told", "own_words"]
+)
+@any_host
+async def test_a21_an_abstention_of_the_model_is_not_written_again_in_any_host_state(
+    host, text, how
+):
+    model, _, state = await _ran_out(host, how, 2, in_one=True, generate=text)
+
+    assert model.count("generate") == 1
+    assert model.count("verify") == 0
+    assert state[host.keys.reason] == "empty_answer"
+    assert state[host.keys.grounded] is False
+    assert state[host.keys.draft] == ""
+    assert (_answer(host, state) == text) == (text != "NO_ANSWER")
+    assert "NO_ANSWER" not in _answer(host, state)
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
+@any_host
+async def test_a21_a_verified_answer_in_any_host_state(host, how):
+    model, retriever = _model(), ListRetriever(documents=[REFUNDS, KEYS])
+    graph = hand_built(host, model, retriever, budget=1, saver=_saver(how), in_one=True)
+
+    state = await final_state(graph, host.ask(), how)
+
+    names = host.keys
+    assert _answer(host, state) == "Refunds take 14 days."
+    assert (state[names.status], state[names.grounded]) == ("answered", True)
+    assert [citation["chunk_id"] for citation in state[names.citations]] == ["a"]
+    assert [claim["verdict"] for claim in state[names.claims]] == ["supported"]
+    assert model.count() == 3
 
 
 @pytest.mark.parametrize("how", ["invoke", "ainvoke"])

@@ -19,13 +19,22 @@ from pydantic import ConfigDict, create_model
 from langchain_feedback import nodes
 from langchain_feedback.judges.base import (
     AnswerGenerator,
+    AnswerVerifier,
     DocumentGrader,
     GroundednessChecker,
     Highlighter,
 )
 from langchain_feedback.judges.offline import LexicalGrader, LexicalGroundednessChecker
 from langchain_feedback.nodes import StateKeys
-from tests.fakes import FakeChatModel, ListRetriever, Recorder, StatusError, as_json, replies
+from tests.fakes import (
+    FakeChatModel,
+    ListRetriever,
+    Recorder,
+    StatusError,
+    as_json,
+    claims,
+    replies,
+)
 
 QUESTION = "How long does a refund take?"
 REFUNDS = Document("Refunds take 14 days.", id="a", metadata={"source": "faq.md"})
@@ -33,6 +42,9 @@ ROTATE = Document("Keys rotate.", id="b", metadata={"source": "keys.md"})
 BLANKS = [Document("", id="c"), Document(" \n\t \n", id="d")]
 IN_CHAT = StateKeys(messages="messages")
 CITATION = {
+    "claim": "",
+    "answer_start": 0,
+    "answer_end": 21,
     "chunk_id": "a",
     "source": "faq.md",
     "quote": "Refunds take 14 days",
@@ -40,6 +52,14 @@ CITATION = {
     "end": 20,
     "verified": True,
     "occurrences": 1,
+}
+SUPPORTED = {
+    "claim": "Refunds take 14 days.",
+    "answer_start": 0,
+    "answer_end": 21,
+    "verdict": "supported",
+    "reason": "as quoted",
+    "names_missing": [],
 }
 FRESH = {
     "search_question": "",
@@ -50,6 +70,7 @@ FRESH = {
     "unsupported": [],
     "answer": "",
     "citations": [],
+    "claims": [],
     "grounded": None,
     "status": "",
     "reason": "",
@@ -111,7 +132,7 @@ def cases() -> dict[str, Case]:
         "generate": Case(
             nodes.generate(model(generate=" 14 days.\n")),
             asked | {"kept": [REFUNDS]},
-            {"draft": "14 days.", "draft_id": "", "generations": 1},
+            {"draft": "14 days.", "draft_id": "", "generations": 1, "status": ""},
         ),
         "check_groundedness": Case(
             nodes.check_groundedness(model(check=no)),
@@ -122,6 +143,17 @@ def cases() -> dict[str, Case]:
             nodes.highlight_sources(model()),
             drafted | {"grounded": True},
             {"citations": [CITATION]},
+        ),
+        "verify_answer": Case(
+            nodes.verify_answer(model()),
+            drafted,
+            {
+                "grounded": True,
+                "unsupported": [],
+                "claims": [SUPPORTED],
+                "citations": [CITATION | {"claim": "Refunds take 14 days."}],
+                "reason": "",
+            },
         ),
         "abstain": Case(
             nodes.abstain("No answer."),
@@ -134,6 +166,7 @@ def cases() -> dict[str, Case]:
                 "draft": "",
                 "draft_id": "",
                 "unsupported": [],
+                "claims": [],
             },
         ),
         "record_answer": Case(
@@ -296,7 +329,10 @@ async def test_only_what_is_published_is_tagged_as_the_answer(mode):
     assert "nostream" not in tags["record_answer"]
     assert [name for name in tags if "answer" in tags[name]] == ["record_answer"]
     inner = {"grade_documents", "rewrite_question", "generate", "check_groundedness"}
-    assert {name for name in tags if "nostream" in tags[name]} == inner | {"highlight_sources"}
+    assert {name for name in tags if "nostream" in tags[name]} == inner | {
+        "highlight_sources",
+        "verify_answer",
+    }
 
 
 # Nothing retrieved, or nothing in it.
@@ -317,6 +353,14 @@ async def test_a06_without_text_no_judge_is_asked(documents, mode):
     assert drafted["draft"] == ""
     assert (checked["grounded"], checked["reason"]) == (False, "no_documents")
     assert quoted == {"citations": []}
+    verified = await run(nodes.verify_answer(fake), state, mode)
+    assert verified == {
+        "grounded": False,
+        "unsupported": [],
+        "citations": [],
+        "claims": [],
+        "reason": "no_documents",
+    }
     assert fake.calls == []
 
 
@@ -340,7 +384,110 @@ def test_an_empty_draft_is_not_grounded_and_nobody_is_asked(draft):
 
     assert update == {"grounded": False, "unsupported": [], "reason": "empty_answer"}
     assert nodes.highlight_sources(fake)(state) == {"citations": []}
+    verified = nodes.verify_answer(fake)(state)
+    assert (verified["grounded"], verified["reason"]) == (False, "empty_answer")
     assert fake.calls == []
+
+
+DRAFTED_41 = {"question": QUESTION, "kept": [REFUNDS], "draft": "Refunds take 41 days."}
+
+
+@both_modes
+async def test_a13_verify_answer_rejects_a_changed_figure_and_names_the_claim(mode):
+    update = await run(nodes.verify_answer(model()), DRAFTED_41, mode)
+
+    assert update == {
+        "grounded": False,
+        "unsupported": ["Refunds take 41 days."],
+        "claims": [],
+        "citations": [],
+        "reason": "not_grounded",
+    }
+
+
+@both_modes
+@pytest.mark.parametrize(
+    ("draft", "asked"), [("I could not find it.", 0), ("Leider steht dazu nichts da.", 1)]
+)
+async def test_verify_answer_makes_an_abstention_of_the_models_own_words(draft, asked, mode):
+    fake = model(verify=lambda a: claims(a.answer, a.slots[0], "", kind="no_answer"))
+
+    update = await run(nodes.verify_answer(fake), DRAFTED_41 | {"draft": draft}, mode)
+
+    assert (update["status"], update["reason"]) == ("abstained", "empty_answer")
+    assert (update["answer"], update["grounded"]) == (draft, False)
+    assert update["claims"] == update["citations"] == []
+    assert fake.count() == asked
+
+
+@both_modes
+async def test_verify_answer_does_not_look_at_what_was_declined(mode):
+    fake = model()
+    state = {"question": QUESTION, "kept": [REFUNDS], "status": "abstained", "draft": ""}
+
+    update = await run(nodes.verify_answer(fake), state, mode)
+
+    assert update == {"grounded": False, "citations": [], "claims": []}
+    assert fake.calls == []
+
+
+@both_modes
+async def test_verify_answer_is_not_misled_by_the_status_of_an_earlier_question(mode):
+    stale = {"status": "abstained", "answer": "I could not find it."}
+
+    for draft, grounded in (("Refunds take 14 days.", True), ("Refunds take 41 days.", False)):
+        state = DRAFTED_41 | stale | {"draft": draft}
+        update = await run(nodes.verify_answer(model()), state, mode)
+        assert (update["grounded"], update["status"]) == (grounded, "")
+        published = await run(nodes.record_answer(), state | update, mode)
+        assert (published["status"] == "answered") == grounded
+        assert published["answer"] != stale["answer"]
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "error", [ModelRefusalError("no"), ModelRateLimitError("429"), StatusError(429)], ids=repr
+)
+async def test_a04_verify_answer_survives_a_failed_call_as_judge_failed(error, mode):
+    fake = model(verify=error)
+    earlier = failed("generate", "X")
+
+    update = await run(nodes.verify_answer(fake), DRAFTED_41 | {"errors": [earlier]}, mode)
+
+    assert (update["grounded"], update["reason"]) == (False, "judge_failed")
+    assert update["errors"] == [earlier, failed("verify_answer", type(error).__name__)]
+    assert fake.count() == 1
+
+
+@both_modes
+async def test_a04_verify_answer_raises_a_bad_key(mode):
+    with pytest.raises(StatusError, match="401"):
+        await run(nodes.verify_answer(model(verify=StatusError(401))), DRAFTED_41, mode)
+
+
+@both_modes
+@pytest.mark.parametrize(("error", "raised"), [(OSError("x"), False), (StatusError(401), True)])
+async def test_a_verifier_of_ones_own_is_used_and_its_errors_are_survived(error, raised, mode):
+    class Own(AnswerVerifier):
+        def judge(self, request, config):
+            raise error
+
+    node = nodes.verify_answer(Own().with_config(tags=["own"]))
+    if raised:
+        with pytest.raises(StatusError):
+            await run(node, DRAFTED_41, mode)
+        return
+    update = await run(node, DRAFTED_41, mode)
+    assert update["reason"] == "judge_failed"
+    assert update["errors"] == [failed("verify_answer", "OSError")]
+
+
+@pytest.mark.parametrize("wrong", ["gpt-5", None, LexicalGrader(), LexicalGroundednessChecker()])
+def test_a_wrong_verifier_is_a_type_error_that_says_what_to_pass(wrong):
+    with pytest.raises(
+        TypeError, match="verifier must be of type AnswerVerifier, or a chat model"
+    ):
+        nodes.verify_answer(wrong)
 
 
 def test_a_draft_found_not_grounded_gets_no_citations():
@@ -374,6 +521,7 @@ async def test_a11_braces_reach_the_model_verbatim_in_every_node(mode):
         "generate": [*own, "{claim}", *talk],
         "check": [*own, "It is {z}."],
         "highlight": [*own, "It is {z}."],
+        "verify": [*own, "It is {z}."],
     }
     fake = model()
     for make in (
@@ -382,6 +530,7 @@ async def test_a11_braces_reach_the_model_verbatim_in_every_node(mode):
         nodes.generate,
         nodes.check_groundedness,
         nodes.highlight_sources,
+        nodes.verify_answer,
     ):
         await run(make(fake, keys=IN_CHAT), state, mode)
 
@@ -662,7 +811,8 @@ async def test_a_custom_generator_is_given_everything_and_its_errors_are_raised(
 
     update = await run(nodes.generate(writer, keys=IN_CHAT), state, mode)
 
-    assert update == {"draft": "14 days.", "draft_id": "", "generations": 1}
+    expected = {"draft": "14 days.", "draft_id": "", "generations": 1, "status": ""}
+    assert update == expected
     assert writer.requests == [
         {
             "question": QUESTION,
@@ -1017,9 +1167,14 @@ async def test_what_is_not_grounded_or_empty_is_never_published(state, reason, m
 async def test_an_abstention_is_published_as_it_is(mode):
     state = {"question": QUESTION, "status": "abstained", "answer": "No.", "draft": "41 days."}
 
+    # What was said in the rejected draft goes.
     assert await run(nodes.record_answer(), state, mode) == {
         "answer": "No.",
         "status": "abstained",
+        "draft": "",
+        "draft_id": "",
+        "unsupported": [],
+        "claims": [],
     }
 
 
