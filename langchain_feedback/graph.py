@@ -190,7 +190,11 @@ def reliable_rag_builder(
         after_grading["rewrite_question"] = "rewrite_question"
 
     builder.add_edge(START, "begin")
-    builder.add_edge("begin", "retrieve")
+    if messages and rewrites > 0:
+        route = nodes.route_after_begin(max_rewrites=rewrites, keys=keys)
+        builder.add_conditional_edges("begin", route)
+    else:
+        builder.add_edge("begin", "retrieve")
     builder.add_edge("retrieve", "grade_documents")
     builder.add_conditional_edges(
         "grade_documents",

@@ -25,6 +25,7 @@ _ROLES = {
     prompts.VERIFY_ANSWER: "verify",
     prompts.GENERATE_ANSWER: "generate",
     prompts.REWRITE_QUESTION: "rewrite",
+    prompts.CONDENSE_QUESTION: "condense",
 }
 
 
@@ -48,7 +49,11 @@ class Asked:
     @property
     def answer(self) -> str:
         """The fenced answer that is to be checked."""
-        return self.text.split("<answer-")[1].partition("\n")[2].partition("\n</answer-")[0]
+        return self.fenced("answer")
+
+    def fenced(self, name: str) -> str:
+        """What stands between the fences of a name."""
+        return self.text.split(f"<{name}-")[1].partition("\n")[2].partition(f"\n</{name}-")[0]
 
     def chunk(self, slot: str) -> str:
         """The text in a slot."""
@@ -196,6 +201,7 @@ def good(asked: Asked, answer: str = "Refunds take 14 days.") -> Any:
         "highlight": lambda: {"quotes": [{"slot": asked.slots[0], "quote": quote}]},
         "verify": lambda: claims(asked.answer, asked.slots[0], quote),
         "rewrite": lambda: "When is money returned?",
+        "condense": lambda: asked.fenced("question"),
     }
     return replies_by_role.get(asked.role, lambda: answer)()
 

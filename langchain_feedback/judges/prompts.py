@@ -15,6 +15,7 @@ from langchain_feedback.documents import source_of
 
 __all__ = [
     "CHECK_GROUNDEDNESS",
+    "CONDENSE_QUESTION",
     "GENERATE_ANSWER",
     "GRADE_DOCUMENT",
     "GRADE_DOCUMENTS",
@@ -84,6 +85,12 @@ GENERATE_ANSWER = f"""\
 You answer a question from the given chunks and from nothing else. Be short and exact: keep \
 their numbers, names and conditions. If they do not hold the answer, reply with {NO_ANSWER} and \
 nothing else.
+{_DATA}"""
+
+CONDENSE_QUESTION = f"""\
+The question below goes on with a conversation. Write one question that asks the same and stands \
+on its own, with the names and things that it leans on. If it stands on its own already, repeat \
+it. Reply with the question only.
 {_DATA}"""
 
 REWRITE_QUESTION = f"""\

@@ -11,7 +11,11 @@ from langchain_feedback.nodes.keys import StateKeys
 from langchain_feedback.nodes.recording import record_answer
 from langchain_feedback.nodes.retrieval import begin, retrieve
 from langchain_feedback.nodes.rewriting import rewrite_question
-from langchain_feedback.nodes.routing import route_after_grading, route_after_verification
+from langchain_feedback.nodes.routing import (
+    route_after_begin,
+    route_after_grading,
+    route_after_verification,
+)
 from langchain_feedback.nodes.streams import hold_back_drafts
 from langchain_feedback.nodes.verification import (
     check_groundedness,
@@ -31,6 +35,7 @@ __all__ = [
     "record_answer",
     "retrieve",
     "rewrite_question",
+    "route_after_begin",
     "route_after_grading",
     "route_after_verification",
     "verify_answer",

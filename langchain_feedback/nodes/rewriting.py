@@ -6,7 +6,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_feedback.judges.prompts import REWRITE_QUESTION, Fences, prompt
+from langchain_feedback.judges.prompts import CONDENSE_QUESTION, REWRITE_QUESTION, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
 from langchain_feedback.nodes._node import Node, chat_model, failure
 from langchain_feedback.nodes._view import StateView, Update
@@ -18,9 +18,9 @@ __all__ = ["rewrite_question"]
 def rewrite_question(model: Runnable[Any, Any], *, keys: StateKeys | None = None) -> Node:
     """Make the node that asks the same in other words, for the next search.
 
-    In a chat graph the earlier turns go along, so that a follow-up can be made to
-    stand on its own. An empty reply or a failed call leaves the search as it was;
-    it counts as a rewrite all the same, so that the graph ends.
+    In a chat graph the earlier turns go along; before the first search of a follow-up
+    it is only made to stand on its own. An empty reply or a failed call leaves the
+    search as it was; it counts as a rewrite all the same, so that the graph ends.
 
     Args:
         model: A chat model.
@@ -39,8 +39,10 @@ def rewrite_question(model: Runnable[Any, Any], *, keys: StateKeys | None = None
     def prepare(view: StateView) -> list[BaseMessage]:
         fences = Fences()
         history, searched = view.history, view.get("search_question")
+        # Before the first search of a follow-up nothing was searched in vain.
+        first = bool(history) and not view.get("reason")
         return prompt(
-            REWRITE_QUESTION,
+            CONDENSE_QUESTION if first else REWRITE_QUESTION,
             fences.around("conversation", history) if history else "",
             fences.around("question", view.question),
             fences.around("searched-in-vain", searched) if searched else "",
@@ -60,7 +62,7 @@ def rewrite_question(model: Runnable[Any, Any], *, keys: StateKeys | None = None
     return Node(
         "rewrite_question",
         keys=keys or StateKeys(),
-        reads=["question", "search_question", "messages", "rewrites", "errors"],
+        reads=["question", "search_question", "messages", "rewrites", "errors", "reason"],
         writes=["search_question", "rewrites", "errors"],
         prepare=prepare,
         step=chat_model(model, "model"),

@@ -9,10 +9,12 @@ from langchain_feedback.nodes.keys import StateKeys, state_schema
 __all__ = [
     "STEPS_TO_ANSWER",
     "STEPS_TO_REWRITE",
+    "route_after_begin",
     "route_after_grading",
     "route_after_verification",
 ]
 
+AfterBegin = Literal["retrieve", "rewrite_question"]
 AfterGrading = Literal["generate", "rewrite_question", "abstain"]
 AfterVerification = Literal["record_answer", "generate", "abstain"]
 
@@ -58,6 +60,38 @@ def route_after_grading(
     # LangGraph takes the targets from here: one that is never chosen needs no node.
     returns = AfterGrading if max_rewrites else Literal["generate", "abstain"]
     return _annotated(route, "route_after_grading", keys, ["kept", "rewrites"], returns)
+
+
+def route_after_begin(
+    *, max_rewrites: int = 1, keys: StateKeys | None = None
+) -> Callable[[Any], AfterBegin]:
+    """Make the router to `retrieve`, or in a chat's later turns to `rewrite_question`.
+
+    "And for laptops?" finds nothing by itself: a follow-up spends the first rewrite on
+    being made to stand on its own.
+
+    Args:
+        max_rewrites: As in `route_after_grading`.
+        keys: Your graph's names of the keys.
+
+    Raises:
+        ValueError: If `max_rewrites` is negative.
+
+    Example:
+        >>> from langchain_core.messages import AIMessage, HumanMessage
+        >>> route = route_after_begin(keys=StateKeys(messages="messages"))
+        >>> turns = [HumanMessage("Refunds?"), AIMessage("14 days."), HumanMessage("And fees?")]
+        >>> route({"messages": turns[:1]}), route({"messages": turns})
+        ('retrieve', 'rewrite_question')
+    """
+    keys = _checked(keys, max_rewrites=max_rewrites)
+
+    def route(state: Any) -> AfterBegin:
+        follows = max_rewrites > 0 and StateView(state, keys).history
+        return "rewrite_question" if follows else "retrieve"
+
+    returns = AfterBegin if max_rewrites else Literal["retrieve"]
+    return _annotated(route, "route_after_begin", keys, ["messages"], returns)
 
 
 def route_after_verification(

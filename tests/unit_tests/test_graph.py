@@ -1072,3 +1072,28 @@ async def test_a22_blocking_would_have_been_noticed():
         result = await rag(grader=Blocking()).ainvoke(ASK)
 
     assert {error["error"] for error in result["errors"]} == {"BlockingError"}
+
+
+def test_a_follow_up_is_searched_for_as_a_question_that_stands_on_its_own():
+    model = FakeChatModel(reply=replies(condense="How long does a laptop's refund take?"))
+    retriever = ListRetriever(documents=[REFUNDS])
+    graph = create_reliable_rag(retriever, model, messages=True, checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "follow-up"}}
+    graph.invoke({"messages": [("user", "How long does a refund take?")]}, thread)
+    graph.invoke({"messages": [("user", "And for laptops?")]}, thread)
+    assert [query for query, *_ in retriever.queries] == [
+        "How long does a refund take?",
+        "How long does a laptop's refund take?",
+    ]
+    [condensed] = [asked for asked in model.calls if asked.role == "condense"]
+    assert "user: How long does a refund take?" in condensed.text
+    assert model.count("rewrite") == 0
+
+
+def test_a_follow_up_without_a_budget_of_rewrites_is_searched_for_as_it_stands():
+    model = FakeChatModel(reply=replies())
+    retriever = ListRetriever(documents=[REFUNDS])
+    graph = create_reliable_rag(retriever, model, messages=True, max_rewrites=0)
+    turns = [("user", "Refunds?"), ("assistant", "14 days."), ("user", "And for laptops?")]
+    graph.invoke({"messages": turns})
+    assert [query for query, *_ in retriever.queries] == ["And for laptops?"]

@@ -517,7 +517,7 @@ async def test_a11_braces_reach_the_model_verbatim_in_every_node(mode):
     own, talk = [chunk.page_content, "{a}.md"], ["user: {history} {0}", "assistant: {said}"]
     expected = {
         "grade": [*own, "what of {y}?"],
-        "rewrite": ["what of {y}?", *talk],
+        "condense": ["what of {y}?", *talk],
         "generate": [*own, "{claim}", *talk],
         "check": [*own, "It is {z}."],
         "highlight": [*own, "It is {z}."],
