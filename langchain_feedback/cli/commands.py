@@ -16,12 +16,13 @@ from rich.text import Text
 from langchain_feedback.cli.answering import Answered, answer, chat_model, make_graph
 from langchain_feedback.cli.evidence import show_evidence
 from langchain_feedback.cli.progress import reading_progress
-from langchain_feedback.cli.rendering import plain_text, show_answer, show_grades
+from langchain_feedback.cli.rendering import show_answer, show_grades
 from langchain_feedback.demo.handbook import golden_questions, handbook_documents, stop_words
 from langchain_feedback.errors import LangChainFeedbackError, UnreadableFileError
 from langchain_feedback.local.reading import read_folder
 from langchain_feedback.local.splitting import split_sections
 from langchain_feedback.local.tfidf import TfidfRetriever
+from langchain_feedback.quotes.plain import plain_text
 
 __all__ = ["app"]
 

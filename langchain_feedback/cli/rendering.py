@@ -12,9 +12,10 @@ from rich.text import Text
 
 from langchain_feedback.cli.answering import Answered
 from langchain_feedback.documents import chunk_key, source_of
-from langchain_feedback.quotes.render import NOT_FOUND, plain_text, to_terminal
+from langchain_feedback.quotes.plain import plain_text
+from langchain_feedback.quotes.render import NOT_FOUND, to_terminal
 
-__all__ = ["plain_text", "show_answer", "show_grades"]
+__all__ = ["show_answer", "show_grades"]
 
 _MARKS = {"yes": ("kept", "green"), "no": ("dropped", "red"), "unknown": ("kept?", "yellow")}
 _CONTEXT = 60

@@ -21,7 +21,7 @@ from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.abstention import READS, WRITES, abstention, why
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
-from langchain_feedback.quotes.render import link_of
+from langchain_feedback.quotes.plain import link_of
 
 __all__ = ["ANSWER_TAG", "CitationForm", "record_answer"]
 

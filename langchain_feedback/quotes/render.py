@@ -10,47 +10,26 @@ as not found in the source.
 import html
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
 
-__all__ = [
-    "NOT_FOUND",
-    "Segment",
-    "answer_segments",
-    "link_of",
-    "plain_text",
-    "segments",
-    "source_segments",
-    "to_html",
-    "to_markdown",
-    "to_terminal",
-]
+from langchain_feedback.quotes.plain import link_of, plain_text
+from langchain_feedback.quotes.segments import (
+    Citations,
+    answer_segments,
+    source_segments,
+)
+
+__all__ = ["NOT_FOUND", "to_html", "to_markdown", "to_terminal"]
 
 NOT_FOUND = "not found in the source"
 """What stands before an unverified quote."""
 
-Citations = Sequence[Mapping[str, Any]]
-
 _ELLIPSIS = "…"
-_LINE_BREAK = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
-_JOINERS = "\u200c\u200d"
-# Format characters that are seen: signs that stand over or under the number behind them.
-_SEEN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2")
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _SPACE = re.compile(r"(?:\\\n|&#32;|\s)*")
 _NO_WORD = re.compile(r"(?:\\[\n!-/:-@\[-`{-~]|&#32;|[^\w\\&])*")
-_ADDRESS = re.compile(r"(https?://[^\s\x00-\x1f\x7f]+?)(?:, page [^/]*| > .*)?", re.IGNORECASE)
-
-
-class Segment(NamedTuple):
-    """A piece of the text that is covered by the same citations throughout."""
-
-    text: str
-    numbers: tuple[int, ...]
-    """The citations that cover it, in ascending order; none for text between passages."""
 
 
 class _Piece(NamedTuple):
@@ -59,61 +38,6 @@ class _Piece(NamedTuple):
     starts: list[int]
     """The citations that cover this piece and none before."""
     ends: list[int]
-
-
-def segments(text: str, spans: Iterable[tuple[int, int, int]]) -> list[Segment]:
-    """Cut a text at the borders of spans, which may touch and overlap.
-
-    Args:
-        text: The text; joined, the segments are the text again.
-        spans: Triples of start, end (in code points) and the citation's number. What
-            lies outside the text is ignored.
-
-    Example:
-        >>> segments("abcdef", [(0, 3, 1), (2, 5, 2)])  # doctest: +NORMALIZE_WHITESPACE
-        [Segment(text='ab', numbers=(1,)), Segment(text='c', numbers=(1, 2)),
-         Segment(text='de', numbers=(2,)), Segment(text='f', numbers=())]
-    """
-    kept = [(max(start, 0), min(end, len(text)), number) for start, end, number in spans]
-    kept = [span for span in kept if span[0] < span[1]]
-    borders = sorted({0, len(text), *(at for start, end, _ in kept for at in (start, end))})
-    found: list[Segment] = []
-    for here, there in pairwise(borders):
-        numbers = tuple(sorted({n for start, end, n in kept if start <= here and there <= end}))
-        before = found.pop() if found and found[-1].numbers == numbers else Segment("", numbers)
-        found.append(Segment(before.text + text[here:there], numbers))
-    return found
-
-
-def source_segments(text: str, chunk_id: str, citations: Citations) -> list[Segment]:
-    """Cut a chunk's text into proved passages and what stands between them.
-
-    Example:
-        >>> cited = {"chunk_id": "a", "start": 3, "end": 6, "quote": "one", "verified": True}
-        >>> [segment.text for segment in source_segments("No one.", "a", [cited])]
-        ['No ', 'one', '.']
-    """
-    spans = [
-        (citation["start"], citation["end"], number)
-        for number, citation in enumerate(citations, 1)
-        if citation["verified"] and citation["chunk_id"] == chunk_id
-        # A document that has changed since proves nothing by what stands there now.
-        if text[citation["start"] : citation["end"]] == citation["quote"]
-    ]
-    return segments(text, spans)
-
-
-def answer_segments(answer: str, citations: Citations) -> list[Segment]:
-    """Cut an answer into the parts that have citations, verified or not, and the rest.
-
-    A citation of the answer as a whole (with an empty claim) covers no part.
-    """
-    spans = [
-        (citation["answer_start"], citation["answer_end"], number)
-        for number, citation in enumerate(citations, 1)
-        if answer[citation["answer_start"] : citation["answer_end"]] == citation["claim"]
-    ]
-    return segments(answer, spans)
 
 
 def to_markdown(text: str, citations: Citations, *, chunk_id: str | None = None) -> str:
@@ -236,49 +160,6 @@ def to_terminal(
     return [(part, marked) for part, marked in shown if part]
 
 
-def plain_text(text: str) -> str:
-    r"""Drop what is not seen and could steer a terminal or reorder a line.
-
-    That is: control characters (C0, C1, escapes), bidirectional marks, overrides and
-    isolates, invisible and private characters, lone surrogates. Line breaks of any kind
-    become `\n` and tabs spaces. The joiners U+200C and U+200D stay between two
-    characters outside ASCII, where Persian, Indic scripts and emoji need them, and so
-    do the Arabic signs that are seen although they count as format characters.
-
-    Example:
-        >>> plain_text("\x1b[31mred\x1b[0m\u202e\tand\r\nplain")
-        '[31mred[0m and\nplain'
-    """
-    text = _LINE_BREAK.sub("\n", text.replace("\t", " "))
-    return "".join(
-        character
-        for i, character in enumerate(text)
-        if character in _SEEN
-        or character == "\n"
-        or unicodedata.category(character) not in _INVISIBLE
-        or (character in _JOINERS and _joins(text[max(0, i - 1) : i], text[i + 1 : i + 2]))
-    )
-
-
-def link_of(source: str) -> str | None:
-    """Return the http(s) address of a source, safe in an attribute, or None.
-
-    The page or heading that `source_of` puts behind it is left out.
-
-    Example:
-        >>> link_of("https://example.org/a.pdf, page 3"), link_of("javascript:alert(1)")
-        ('https://example.org/a.pdf', None)
-    """
-    match = _ADDRESS.fullmatch(source)
-    if match is None or plain_text(source) != source:
-        return None
-    url = quote(match[1], safe=":/?#[]@!$&'()*+,;=%")
-    try:
-        return url if urlsplit(url).hostname else None
-    except ValueError:
-        return None
-
-
 def _pieces(
     text: str, citations: Citations, chunk_id: str | None
 ) -> tuple[list[_Piece], list[int]]:
@@ -390,11 +271,3 @@ def _cut(text: str, context: int, index: int, count: int) -> str:
     head = text[:context] if index > 0 or count == 1 else ""
     tail = text[len(text) - context :] if index < count - 1 else ""
     return text if len(text) <= len(head) + len(tail) else f"{head}{_ELLIPSIS}{tail}"
-
-
-def _joins(before: str, after: str) -> bool:
-    neighbors = before + after
-    return len(neighbors) == len("xy") and not any(
-        character.isascii() or unicodedata.category(character) in _INVISIBLE
-        for character in neighbors
-    )

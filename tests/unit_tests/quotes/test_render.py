@@ -11,18 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from langchain_feedback.quotes.render import (
-    NOT_FOUND,
-    Segment,
-    answer_segments,
-    link_of,
-    plain_text,
-    segments,
-    source_segments,
-    to_html,
-    to_markdown,
-    to_terminal,
-)
+from langchain_feedback.quotes.plain import link_of, plain_text
+from langchain_feedback.quotes.render import NOT_FOUND, to_html, to_markdown, to_terminal
+from langchain_feedback.quotes.segments import Segment, answer_segments, segments, source_segments
 
 CHUNK = "Refunds take 14 days. Ask by mail."
 HOSTILE = [
