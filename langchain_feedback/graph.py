@@ -44,7 +44,7 @@ __all__ = ["create_reliable_rag", "reliable_rag_builder"]
 
 Model = BaseChatModel | Runnable[Any, Any] | AnswerGenerator | Literal["offline"]
 
-_OUTPUT = ["answer", "status", "reason", "grounded", "citations", "claims"]
+_OUTPUT = ["answer", "status", "reason", "grounded", "citations", "claims", "checks"]
 _OUTPUT += ["documents", "grades", "generations", "rewrites", "trace_id", "errors", "messages"]
 
 

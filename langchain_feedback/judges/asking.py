@@ -18,7 +18,8 @@ from langchain_core.exceptions import (
     ModelPermissionDeniedError,
 )
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langgraph.constants import TAG_NOSTREAM
@@ -159,6 +160,13 @@ class Asker:
 
 def _structured(model: Runnable[Any, Any], schema: type[BaseModel]) -> Runnable[Any, Any]:
     """Bind the schema where the model can, else leave it to the text of the reply."""
+    if isinstance(model, RunnableWithFallbacks):
+        others = [_structured(other, schema) for other in model.fallbacks]
+        return model.model_copy(
+            update={"runnable": _structured(model.runnable, schema), "fallbacks": others}
+        )
+    if isinstance(model, RunnableBindingBase) and not model.kwargs:
+        return model.model_copy(update={"bound": _structured(model.bound, schema)})
     # With a Pydantic class, langchain-openai parses inside the client and raises on
     # prose, so that the reply itself is lost; with the same schema as a dict it is kept.
     keeps_reply = any(
@@ -175,7 +183,7 @@ def _structured(model: Runnable[Any, Any], schema: type[BaseModel]) -> Runnable[
 
 def must_raise(error: BaseException) -> bool:
     """Whether a person must act on `error`, or LangGraph itself does: never swallow those."""
-    status = getattr(error, "status_code", None)
+    status = _status(error)
     fatal = isinstance(error, _FATAL) or status in _FATAL_STATUS
     return fatal or isinstance(error, GraphBubbleUp) or not isinstance(error, Exception)
 
@@ -194,10 +202,18 @@ def _failed(error: BaseException) -> Reply:
 def _is_outage(error: BaseException) -> bool:
     """Whether asking again now would only add load."""
     # Not every provider raises LangChain's typed errors, but most give a status.
-    status = getattr(error, "status_code", None)
+    status = _status(error)
     is_status = isinstance(status, int) and (status in _OUTAGE_STATUS or status >= _SERVER_ERROR)
     typed = bool(getattr(error, "is_retryable", False))
-    return typed or is_status or isinstance(error, ConnectionError | TimeoutError)
+    name = type(error).__name__
+    is_network = name.startswith(("Connect", "ReadTimeout", "PoolTimeout", "RemoteProtocol"))
+    return typed or is_status or is_network or isinstance(error, ConnectionError | TimeoutError)
+
+
+def _status(error: BaseException) -> object:
+    """Return the HTTP status of an error, also of a client that keeps it on its response."""
+    response = getattr(error, "response", None)
+    return getattr(error, "status_code", None) or getattr(response, "status_code", None)
 
 
 def _text_of_error(error: BaseException) -> str:

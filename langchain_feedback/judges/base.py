@@ -10,6 +10,7 @@ from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 
 __all__ = [
     "AnswerGenerator",
@@ -140,6 +141,8 @@ class Verification(TypedDict):
     citations: list[Citation]
     error: str | None
     """The class name of the error that left the answer unchecked."""
+    first_stage: NotRequired[FirstStage]
+    """What a first stage said (see `StagedChecker`)."""
 
 
 class GenerationRequest(TypedDict):
@@ -174,8 +177,8 @@ class Judge(Runnable[RequestT, ResultT], ABC, Generic[RequestT, ResultT]):
         """Return the result; pass `config` on to whatever is called."""
 
     async def ajudge(self, request: RequestT, config: RunnableConfig) -> ResultT:
-        """Do the same without blocking; the default suits judges that only compute."""
-        return self.judge(request, config)
+        """Do the same without blocking the event loop; by default in a thread."""
+        return await run_in_executor(config, self.judge, request, config)
 
 
 class DocumentGrader(Judge[GradingRequest, list[Grade]]):

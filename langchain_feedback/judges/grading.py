@@ -162,9 +162,7 @@ def _read_slots(reply: Reply, fences: Fences, size: int) -> dict[int, tuple[str,
             for entry in reply.parsed.grades
         ]
     else:
-        # A slot's words end where the next slot's begin, also on one line.
-        named = rf"({fences.token}-\d+)[^\w\n]+((?:(?!{fences.token}-\d).)*)"
-        entries = [(slot, parse_verdict(rest), "") for slot, rest in re.findall(named, reply.text)]
+        entries = [(slot, parse_verdict(rest), "") for slot, rest in _named(reply.text, fences)]
     times = Counter(slot for slot, _, _ in entries)
     slots = {fences.slot(i): i for i in range(size)}
     return {
@@ -172,6 +170,20 @@ def _read_slots(reply: Reply, fences: Fences, size: int) -> dict[int, tuple[str,
         for slot, verdict, reason in entries
         if slot in slots and times[slot] == 1 and verdict is not Verdict.UNKNOWN
     }
+
+
+def _named(text: str, fences: Fences) -> list[tuple[str, str]]:
+    """Split prose at the slots' names; a slot's words end where the next one's begin.
+
+    Names that stand behind their words ("yes t-1, no t-2") would be read one off: where
+    anything but a bullet or the word "slot" stands before a name, nothing is read.
+    """
+    lines = [line for line in text.splitlines() if fences.token in line]
+    leads = (line.partition(fences.token)[0] for line in lines)
+    if any(re.search(r"\w", re.sub(r"(?i)\bslot\b|^\s*\d+[.)]", "", lead)) for lead in leads):
+        return []
+    named = rf"({fences.token}-\d+)[^\w\n]+((?:(?!{fences.token}-\d).)*)"
+    return [pair for line in lines for pair in re.findall(named, line)]
 
 
 def _read_single(chunk_id: str, reply: Reply) -> Grade:

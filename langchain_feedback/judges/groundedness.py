@@ -3,7 +3,7 @@
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from langchain_feedback.judges.asking import Asker, Reply, Steps
 from langchain_feedback.judges.base import (
@@ -19,16 +19,27 @@ from langchain_feedback.words import sentence_spans
 __all__ = ["LLMGroundednessChecker", "make_groundedness"]
 
 
+_NOTHING = frozenset(("", "none", "n/a", "null", "nothing"))
+
+
 class Check(BaseModel):
     """Whether the answer rests on the chunks."""
 
-    reason: str = Field(description="Why, in one or two sentences")
+    reason: str = Field(default="", description="Why, in one or two sentences")
     unsupported: list[str] = Field(description="Statements of the answer that no chunk supports")
     computed: list[str] = Field(
         default_factory=list,
         description="Values in the answer that were worked out from the chunks, such as a sum",
     )
     grounded: bool = Field(description="Whether the chunks support the whole answer")
+
+    @field_validator("unsupported", "computed", mode="before")
+    @classmethod
+    def _as_texts(cls, value: Any) -> list[str]:
+        """Take any shape for a list of texts: what is listed must not be lost."""
+        items = value if isinstance(value, list) else [] if value is None else [value]
+        texts = (" ".join(map(str, i.values())) if isinstance(i, dict) else str(i) for i in items)
+        return [text for text in texts if text.strip(" .-").casefold() not in _NOTHING]
 
 
 class LLMGroundednessChecker(GroundednessChecker):

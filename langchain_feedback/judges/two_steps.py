@@ -98,14 +98,19 @@ def _uncited(checked: Groundedness, error: Exception) -> Verification:
     if must_raise(error):
         raise error
     logger.warning("A highlighter failed: %s: %s", type(error).__name__, error)
-    return make_verification(checked["verdict"], error=type(error).__name__)
+    return _combined(checked, [], type(error).__name__)
 
 
-def _combined(checked: Groundedness, citations: list[Citation]) -> Verification:
+def _combined(
+    checked: Groundedness, citations: list[Citation], error: str | None = None
+) -> Verification:
     uncited = checked["verdict"] == Verdict.YES and not citations
-    return make_verification(
+    result = make_verification(
         checked["verdict"],
         unsupported=checked["unsupported"],
         citations=citations,
-        error=checked["error"] or (NO_CITATIONS if uncited else None),
+        error=error or checked["error"] or (NO_CITATIONS if uncited else None),
     )
+    if "first_stage" in checked:
+        result["first_stage"] = checked["first_stage"]
+    return result

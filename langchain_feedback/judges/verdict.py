@@ -56,19 +56,18 @@ _KEYS = (
 _LABELS = frozenset(key.replace("_", " ") for key in _KEYS)
 _NOTHING = frozenset("yes no none nothing false true nil null 0 n/a".split()) | {""}
 
-_THINKING = re.compile(
-    r"<(think|thinking|reasoning|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE
-)
-_THINKING_END = re.compile(
-    r"^.*</(?:think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE
-)
+_TAG = "(?:think|thinking|reasoning|thought)"
+_THINKING = re.compile(rf"<({_TAG})>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_THINKING_END = re.compile(rf"^.*</{_TAG}>", re.DOTALL | re.IGNORECASE)
+_OPENED = re.compile(rf"\s*<({_TAG})>", re.IGNORECASE)
+_CLOSED = re.compile(rf"^[ \t]*</{_TAG}>", re.IGNORECASE | re.MULTILINE)
 # The look-behind keeps it linear: one attempt for each run of marks.
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++(?=\s|$)|[。！？\n]+")
 _CLAUSE_END = re.compile(r"[,;，；、(]|\s[-–—]+\s|—")
 _LABELLED = re.compile(r"^(?P<label>[^:=：,;，；、(]{1,40}?)\s*[:=：]\s*(?P<value>.+)$")
 # "Hallucinated: no" is good news: a label that already denies makes its value unreadable here.
 _DENIAL = re.compile(
-    r"\b(not?|un\w+|ir\w+|in(?:correct|valid)|hallucinat\w*|missing|partial\w*)\b"
+    r"\b(not?|un\w+|ir\w+|in(?:correct|valid)|hallucinat\w*|missing|partial\w*|contradict\w*|off-topic|fabricat\w*|insufficient)\b"
 )
 # What stands behind these is a reason or an echo, whatever word it opens with.
 _OTHER = re.compile(
@@ -84,14 +83,17 @@ _STATEMENT = re.compile(
     r" (?P<verdict>(?:not |un|ir)?(?:relevant|grounded|supported))\b"
 )
 # A yes with one of these is half a yes, which is none.
-_RESERVE = re.compile(r"\b(?:but|however|except|although|though|partly|partially|only)\b")
+_RESERVE = re.compile(
+    r"\b(?:yes|yep|true|correct|relevant|grounded|supported)\b\W{0,3}"
+    r"(?:but|however|except|although|though|apart from|partly|partially|only partly)\b"
+)
 
 
 def reply_text(reply: Any) -> str:
     """Return the text of a reply: a string, a message, or a list of content blocks.
 
-    Thinking, reasoning and other blocks without text are left out, and so is a
-    reasoning section inside the text (`<think>...</think>`, closed or not).
+    Thinking, reasoning and other blocks without text are left out, and so are reasoning
+    sections that open the text (`<think>...</think>`, closed or not).
 
     Example:
         >>> from langchain_core.messages import AIMessage
@@ -99,16 +101,15 @@ def reply_text(reply: Any) -> str:
         >>> reply_text(AIMessage(content=blocks))
         'yes'
     """
-    if isinstance(reply, BaseMessage):
-        text = str(reply.text)
-    elif isinstance(reply, list):
-        blocks = (block if isinstance(block, str) else _block_text(block) for block in reply)
-        text = "".join(blocks)
-    else:
-        text = "" if reply is None else str(reply)
-    text = _THINKING.sub("", text)
+    text = _whole_text(reply)
+    while opened := _OPENED.match(text):
+        text = text[opened.end() :]
+        at = text.casefold().find(f"</{opened[1].casefold()}>")
+        text = text[at + len(opened[1]) + 3 :] if at >= 0 else ""
     # Some chat templates open the section themselves: only its end reaches us.
-    return _THINKING_END.sub("", text).strip()
+    if (closed := _CLOSED.search(text)) and not re.search(rf"<{_TAG}>", text[: closed.start()]):
+        text = text[closed.end() :]
+    return text.strip()
 
 
 def parse_verdict(reply: Any) -> Verdict:
@@ -130,7 +131,7 @@ def parse_verdict(reply: Any) -> Verdict:
         return Verdict.YES if reply else Verdict.NO
     if isinstance(reply, Mapping):
         return _from_mapping(reply)
-    text = reply_text(reply)
+    text = _THINKING_END.sub("", _THINKING.sub("", _whole_text(reply))).strip()
     start, end, data = _find_json(text)
     if data is None:
         return _from_text(text)
@@ -139,6 +140,15 @@ def parse_verdict(reply: Any) -> Verdict:
     written = _from_mapping(data)
     known = {said, written} - {Verdict.UNKNOWN}
     return known.pop() if len(known) == 1 else Verdict.UNKNOWN
+
+
+def _whole_text(reply: Any) -> str:
+    if isinstance(reply, BaseMessage):
+        return str(reply.text)
+    if isinstance(reply, list):
+        blocks = (block if isinstance(block, str) else _block_text(block) for block in reply)
+        return "".join(blocks)
+    return "" if reply is None else str(reply)
 
 
 def _block_text(block: Any) -> str:
@@ -180,8 +190,10 @@ def _from_text(text: str) -> Verdict:
         return whole
     sentences = [part.strip() for part in _SENTENCE_END.split(folded) if _bare(part)]
     labelled = [verdict for part in sentences for verdict in _labelled(part)]
+    half = _RESERVE.search(folded) is not None
     if labelled:
-        return _agreed(labelled)
+        verdict = _agreed(labelled)
+        return Verdict.UNKNOWN if half and verdict is Verdict.YES else verdict
     if not sentences:
         return Verdict.UNKNOWN
     first, last = _clauses(sentences[0]), _clauses(sentences[-1])
@@ -189,8 +201,7 @@ def _from_text(text: str) -> Verdict:
     candidates = dict.fromkeys([first[0], last[0], last[-1]])
     readers = (_clause, _labelled, _reasoned)
     verdict = _agreed(found for clause in candidates for read in readers for found in read(clause))
-    half = verdict is Verdict.YES and _RESERVE.search(folded) is not None
-    return Verdict.UNKNOWN if half else verdict
+    return Verdict.UNKNOWN if half and verdict is Verdict.YES else verdict
 
 
 def _clauses(sentence: str) -> list[str]:

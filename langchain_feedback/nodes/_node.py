@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from langgraph.config import get_stream_writer
+from langgraph.constants import TAG_NOSTREAM
 
 from langchain_feedback.judges.asking import must_raise
 from langchain_feedback.judges.base import Judge
@@ -26,6 +27,7 @@ __all__ = [
     "emit",
     "failure",
     "is_judge",
+    "quiet",
     "tagged",
 ]
 
@@ -159,8 +161,8 @@ class Node(Runnable[Any, dict[str, Any]]):
 
 def is_judge(value: Any, kind: type[Any]) -> bool:
     """Whether `value` is a judge of that kind, also behind `with_retry` or `with_config`."""
-    while isinstance(value, RunnableBindingBase):
-        value = value.bound
+    while isinstance(value, RunnableBindingBase | RunnableWithFallbacks):
+        value = value.bound if isinstance(value, RunnableBindingBase) else value.runnable
     return isinstance(value, kind)
 
 
@@ -186,6 +188,11 @@ def tagged(view: StateView, *tags: str) -> RunnableConfig:
     """Make the config of a call whose tokens may be streamed: they carry the trace id."""
     trace_id = view.get("trace_id")
     return {"tags": list(tags), "metadata": {TRACE_ID_KEY: trace_id} if trace_id else {}}
+
+
+def quiet(_: StateView) -> RunnableConfig:
+    """Make the config of a call whose models, also inner ones, stream to nobody."""
+    return {"tags": [TAG_NOSTREAM]}
 
 
 def emit(event: dict[str, Any]) -> None:

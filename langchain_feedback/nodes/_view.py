@@ -73,8 +73,13 @@ class StateView:
 
     @property
     def remaining_steps(self) -> int:
-        """Steps until the recursion limit; plenty where nobody counts them."""
-        return cast("int", self._lookup("remaining_steps") or 1_000)
+        """Steps until the recursion limit; plenty where nobody counts them.
+
+        `update_state` runs routers, too, with a count that means nothing there.
+        """
+        running = not self.config or "langgraph_node" in (self.config.get("metadata") or {})
+        steps = self._lookup("remaining_steps") if running else None
+        return cast("int", steps or 1_000)
 
     @property
     def counts_steps(self) -> bool:

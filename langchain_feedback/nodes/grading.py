@@ -9,7 +9,7 @@ from langchain_feedback.documents import chunk_key, copy_document, unique_docume
 from langchain_feedback.judges.base import DocumentGrader, Grade, GradingRequest
 from langchain_feedback.judges.grading import LLMDocumentGrader, make_grade
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge
+from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge, quiet
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
@@ -101,6 +101,7 @@ def grade_documents(
         step=grader,
         finish=finish,
         recover=recover,
+        config=quiet,
     )
 
 
@@ -111,5 +112,5 @@ def _question(view: StateView) -> str:
 
 
 def _why(grades: list[Grade]) -> str:
-    unread = all(grade["verdict"] == Verdict.UNKNOWN for grade in grades)
+    unread = any(grade["verdict"] == Verdict.UNKNOWN for grade in grades)
     return "judge_failed" if unread else "none_relevant"

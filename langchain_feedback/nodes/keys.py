@@ -50,6 +50,8 @@ class StateKeys:
     """One dict for each passage that supports the answer (see `Citation`)."""
     claims: str = "claims"
     """One dict for each claim of a grounded draft (see `ClaimVerdict`)."""
+    checks: str = "checks"
+    """One dict for each draft that a first stage looked at (see `StagedChecker`)."""
     grounded: str = "grounded"
     """Whether the draft is grounded; None before the check."""
     status: str = "status"
@@ -95,6 +97,7 @@ DEFAULTS: dict[str, Any] = {
     "answer": "",
     "citations": [],
     "claims": [],
+    "checks": [],
     "grounded": None,
     "status": "",
     "reason": "",
@@ -114,7 +117,7 @@ _TYPES: dict[str, Any] = {
         "question search_question draft draft_id answer status reason trace_id".split(), str
     ),
     **dict.fromkeys(("documents", "kept"), list[Document]),
-    **dict.fromkeys(("grades", "citations", "claims", "errors"), list[dict[str, Any]]),
+    **dict.fromkeys(("grades", "citations", "claims", "checks", "errors"), list[dict[str, Any]]),
     **dict.fromkeys(("generations", "rewrites"), int),
     "unsupported": list[str],
     "grounded": bool | None,

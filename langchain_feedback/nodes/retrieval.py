@@ -4,6 +4,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.constants import TAG_NOSTREAM
 
 from langchain_feedback.documents import copy_document
 from langchain_feedback.nodes._node import Node
@@ -89,7 +90,8 @@ def retrieve(
         metadata: dict[str, Any] = {ATTEMPT_KEY: view.get("rewrites") + 1}
         if trace_id := view.get("trace_id"):
             metadata[TRACE_ID_KEY] = trace_id
-        return {"metadata": metadata}
+        # A retriever that asks a model of its own does not speak to the user.
+        return {"metadata": metadata, "tags": [TAG_NOSTREAM]}
 
     def finish(_: StateView, found: list[Document] | None) -> Update:
         return Update(documents=[copy_document(document) for document in found or []])

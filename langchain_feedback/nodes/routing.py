@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+from langchain_core.runnables import RunnableConfig
+
 from langchain_feedback.nodes._view import StateView
 from langchain_feedback.nodes.keys import StateKeys, state_schema
 
@@ -49,17 +51,19 @@ def route_after_grading(
     """
     keys = _checked(keys, max_rewrites=max_rewrites)
 
-    def route(state: Any) -> AfterGrading:
-        view = StateView(state, keys)
+    def route(state: Any, config: RunnableConfig | None = None) -> AfterGrading:
+        view = StateView(state, keys, config)
         if view.kept:
             return "generate" if view.remaining_steps >= STEPS_TO_ANSWER else "abstain"
+        if view.get("reason") == "judge_failed":
+            return "abstain"
         if view.get("rewrites") >= max_rewrites or view.remaining_steps < STEPS_TO_REWRITE:
             return "abstain"
         return "rewrite_question"
 
     # LangGraph takes the targets from here: one that is never chosen needs no node.
     returns = AfterGrading if max_rewrites else Literal["generate", "abstain"]
-    return _annotated(route, "route_after_grading", keys, ["kept", "rewrites"], returns)
+    return _annotated(route, "route_after_grading", keys, ["kept", "rewrites", "reason"], returns)
 
 
 def route_after_begin(
@@ -118,8 +122,8 @@ def route_after_verification(
     """
     keys = _checked(keys, max_regenerations=max_regenerations)
 
-    def route(state: Any) -> AfterVerification:
-        view = StateView(state, keys)
+    def route(state: Any, config: RunnableConfig | None = None) -> AfterVerification:
+        view = StateView(state, keys, config)
         if view.get("grounded"):
             return "record_answer"
         if view.get("status") == "abstained":
@@ -142,10 +146,10 @@ def _checked(keys: StateKeys | None, **budget: int) -> StateKeys:
 
 
 def _annotated(
-    route: Callable[[Any], Any], name: str, keys: StateKeys, used: list[str], returns: Any
+    route: Callable[..., Any], name: str, keys: StateKeys, used: list[str], returns: Any
 ) -> Callable[[Any], Any]:
     """Let LangGraph read from the annotations what the router needs and where it leads."""
     schema = state_schema(f"{name}_state", keys, used, remaining_steps=True)
-    route.__annotations__ = {"state": schema, "return": returns}
+    route.__annotations__ = {"state": schema, "config": RunnableConfig, "return": returns}
     route.__name__ = route.__qualname__ = name
     return route

@@ -1,5 +1,6 @@
 """Verify a draft against the kept chunks, in one node or in two."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable
@@ -18,14 +19,14 @@ from langchain_feedback.judges.highlighting import LLMHighlighter
 from langchain_feedback.judges.two_steps import NO_CITATIONS, make_verification
 from langchain_feedback.judges.verdict import Verdict
 from langchain_feedback.judges.verifying import LLMVerifier
-from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge
+from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge, quiet
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["check_groundedness", "highlight_sources", "verify_answer"]
 
-_READS = ["question", "messages", "kept", "draft", "errors"]
-_WRITES = ["grounded", "unsupported", "reason", "errors"]
+_READS = ["question", "messages", "kept", "draft", "errors", "checks"]
+_WRITES = ["grounded", "unsupported", "reason", "errors", "checks"]
 
 
 def verify_answer(
@@ -89,7 +90,7 @@ def verify_answer(
         if result["error"]:
             entry = failure("verify_answer", result["error"])
             update["errors"] = [*view.get("errors"), entry]
-        return update
+        return _with_check(view, update, result)
 
     def recover(view: StateView, error: Exception) -> Update:
         return finish(view, make_verification(Verdict.UNKNOWN, error=type(error).__name__))
@@ -103,6 +104,7 @@ def verify_answer(
         step=verifier,
         finish=finish,
         recover=recover,
+        config=quiet,
     )
 
 
@@ -151,7 +153,7 @@ def check_groundedness(
                 *view.get("errors"),
                 failure("check_groundedness", result["error"]),
             ]
-        return update
+        return _with_check(view, update, result)
 
     def recover(view: StateView, error: Exception) -> Update:
         return finish(view, make_groundedness(Verdict.UNKNOWN, error=type(error).__name__))
@@ -165,6 +167,7 @@ def check_groundedness(
         step=checker,
         finish=finish,
         recover=recover,
+        config=quiet,
     )
 
 
@@ -225,6 +228,7 @@ def highlight_sources(
         step=highlighter,
         finish=finish,
         recover=recover,
+        config=quiet,
     )
 
 
@@ -233,6 +237,14 @@ _REASONS = {
     Verdict.NO: "not_grounded",
     Verdict.UNKNOWN: "judge_failed",
 }
+
+
+def _with_check(view: StateView, update: Update, result: Mapping[str, Any]) -> Update:
+    """Keep what a first stage said beside the verdict, for calibration."""
+    if "first_stage" in result:
+        check = {"verdict": result["verdict"], "first_stage": result["first_stage"]}
+        update["checks"] = [*view.get("checks"), check]
+    return update
 
 
 def _unfit(view: StateView) -> str:

@@ -28,6 +28,7 @@ from langgraph.graph import END, START, StateGraph, add_messages
 from langchain_feedback.graph import create_reliable_rag, reliable_rag_builder
 from langchain_feedback.judges.base import AnswerGenerator, DocumentGrader, GroundednessChecker
 from langchain_feedback.judges.offline import LexicalGrader, LexicalGroundednessChecker
+from langchain_feedback.judges.staging import StagedChecker
 from tests.fakes import (
     FakeChatModel,
     ListRetriever,
@@ -1000,7 +1001,16 @@ def test_the_schemas_of_input_and_output_are_narrow():
     assert list(graph.get_input_jsonschema()["properties"]) == ["question"]
     assert list(chat.get_input_jsonschema()["properties"]) == ["messages"]
     output = set(graph.get_output_jsonschema()["properties"])
-    wanted = {"answer", "status", "reason", "grounded", "citations", "claims", "documents"}
+    wanted = {
+        "answer",
+        "status",
+        "reason",
+        "grounded",
+        "citations",
+        "claims",
+        "checks",
+        "documents",
+    }
     wanted |= {"grades", "generations", "rewrites", "trace_id", "errors"}
     assert output == wanted
     assert set(chat.get_output_jsonschema()["properties"]) == wanted | {"messages"}
@@ -1064,9 +1074,9 @@ async def test_a22_async_never_blocks_the_event_loop(offline, messages):
 
 async def test_a22_blocking_would_have_been_noticed():
     class Blocking(OwnGrader):
-        def judge(self, request, config):
-            time.sleep(0.001)
-            return super().judge(request, config)
+        async def ajudge(self, request, config):
+            time.sleep(0.001)  # noqa: ASYNC251  what must not be done
+            return self.judge(request, config)
 
     with blockbuster_ctx():
         result = await rag(grader=Blocking()).ainvoke(ASK)
@@ -1097,3 +1107,25 @@ def test_a_follow_up_without_a_budget_of_rewrites_is_searched_for_as_it_stands()
     turns = [("user", "Refunds?"), ("assistant", "14 days."), ("user", "And for laptops?")]
     graph.invoke({"messages": turns})
     assert [query for query, *_ in retriever.queries] == ["And for laptops?"]
+
+
+@pytest.mark.parametrize("shadow", [True, False])
+def test_what_a_first_stage_said_of_a_draft_is_in_the_output(shadow):
+    staged = StagedChecker(
+        LexicalGroundednessChecker(), FakeChatModel(reply=replies()), shadow=shadow
+    )
+    graph = create_reliable_rag(
+        ListRetriever(documents=[REFUNDS]), FakeChatModel(reply=replies()), groundedness=staged
+    )
+    [check] = graph.invoke({"question": "How long does a refund take?"})["checks"]
+    assert check["verdict"] == "yes"
+    assert check["first_stage"]["verdict"] == "yes"
+    assert check["first_stage"]["shadow"] is shadow
+
+
+def test_a_fork_by_update_state_goes_on_where_it_would_have():
+    graph = rag(checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "fork"}}
+    graph.invoke(ASK, thread)
+    forked = graph.update_state(thread, {"kept": [REFUNDS]}, as_node="grade_documents")
+    assert graph.get_state(forked).next == ("generate",)

@@ -508,13 +508,13 @@ class Outputs(Recorder):
 
 
 @both
-async def test_a_shadow_checkers_record_reaches_callbacks(mode):
-    model, seen = FakeChatModel(reply=replies()), Outputs()
+async def test_a_shadow_checkers_record_reaches_the_output(mode):
+    model = FakeChatModel(reply=replies())
     checker = StagedChecker(LexicalGroundednessChecker(), model, shadow=True)
     graph = rag(model, groundedness=checker, highlighter=SentenceHighlighter())
-    await run(graph, {"question": QUESTION}, mode, {"callbacks": [seen]})
+    result = await run(graph, {"question": QUESTION}, mode)
     assert [asked.role for asked in model.calls] == ["grade", "generate", "check"]
-    assert agreement(seen.checks)["right"] == 1
+    assert agreement(result["checks"])["right"] == 1
 
 
 @both

@@ -727,3 +727,27 @@ def test_a02_one_malformed_entry_costs_its_own_chunk_one_more_call():
     graded = LLMDocumentGrader(model).invoke({"question": "?", "documents": documents})
     assert [grade["verdict"] for grade in graded] == ["yes"] * 4
     assert (model.count("grade"), model.count("grade_one")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "form", ["yes {0}, no {1}, no {2}", "Relevant ({0}). Not relevant ({1}). Not relevant ({2})."]
+)
+def test_a11_names_behind_their_words_are_not_read_one_slot_off(form):
+    def reply(asked):
+        if asked.role == "grade":
+            return form.format(*asked.slots)
+        return "yes" if "Chunk 0" in asked.text else "no"
+
+    model = FakeChatModel(reply=reply, structured=None)
+    documents = [Document(f"Chunk {i}.", id=str(i)) for i in range(3)]
+    graded = LLMDocumentGrader(model).invoke({"question": "?", "documents": documents})
+    assert [grade["verdict"] for grade in graded] == ["yes", "no", "no"]
+
+
+def test_a04_a_model_with_fallbacks_or_retries_keeps_its_structured_output():
+    broken = FakeChatModel(reply=lambda asked: ConnectionError())
+    works = FakeChatModel(reply=good)
+    documents = [Document("Chunk.", id="0")]
+    for model in (broken.with_fallbacks([works]), works.with_retry(stop_after_attempt=2)):
+        graded = LLMDocumentGrader(model).invoke({"question": "?", "documents": documents})
+        assert graded[0]["verdict"] == "yes"

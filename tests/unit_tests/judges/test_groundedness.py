@@ -187,3 +187,21 @@ def test_a13_a_hostile_answer_is_data_too():
     result = LLMGroundednessChecker(model).invoke({**ASK, "answer": hostile})
     assert result["verdict"] == "no"
     assert f"\n{hostile}\n</answer-" in model.calls[0].text
+
+
+@pytest.mark.parametrize(
+    "unsupported",
+    ["Parcels leave on Sundays.", [{"statement": "Parcels leave on Sundays."}], {"a": "Sundays"}],
+)
+def test_a02_unsupported_statements_of_any_shape_are_not_lost(unsupported):
+    reply = {"unsupported": unsupported, "grounded": True}
+    model = FakeChatModel(reply=lambda asked: json.dumps(reply), structured=None)
+    request = {"question": "?", "answer": "Parcels leave on Sundays.", "documents": CHUNKS}
+    assert LLMGroundednessChecker(model).invoke(request)["verdict"] == "no"
+
+
+def test_a02_none_in_the_list_of_unsupported_statements_is_nothing():
+    reply = {"reason": "", "unsupported": ["None"], "grounded": True}
+    model = FakeChatModel(reply=lambda asked: json.dumps(reply), structured=None)
+    request = {"question": "?", "answer": "Parcels leave on Sundays.", "documents": CHUNKS}
+    assert LLMGroundednessChecker(model).invoke(request)["verdict"] == "yes"

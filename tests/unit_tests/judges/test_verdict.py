@@ -322,3 +322,26 @@ def test_hostile_and_long_replies_take_linear_time(name, around):
 def test_deeply_nested_json_is_unknown(depth):
     assert parse_verdict('{"a":' * depth) is UNKNOWN
     assert parse_verdict('{"verdict": ' + "[" * depth + "]" * depth + "}") is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        ("Yes. The answer only uses information from the chunks.", "yes"),
+        ("Yes, but the 41 days are wrong.", "unknown"),
+        ("Grounded: yes, but the 41 days are unsupported.", "unknown"),
+        ("Answer: yes. However, 41 is not in the chunks.", "unknown"),
+        ("Contradiction: yes", "unknown"),
+        ("The chunk isn't relevant.", "no"),
+        ("Not relevant because it is about shipping.", "no"),
+    ],
+)
+def test_a01_half_a_yes_is_none(reply, verdict):
+    assert parse_verdict(reply) == verdict
+
+
+def test_a03_an_answer_about_thinking_tags_is_not_cut():
+    answer = "Put the reasoning in <thinking> tags, then give the result."
+    assert reply_text(answer) == answer
+    assert reply_text("<think>Hm.</think>\nDone.") == "Done."
+    assert reply_text("Hm, well.\n</think>\nDone.") == "Done."

@@ -71,6 +71,7 @@ FRESH = {
     "answer": "",
     "citations": [],
     "claims": [],
+    "checks": [],
     "grounded": None,
     "status": "",
     "reason": "",
