@@ -8,7 +8,7 @@ __all__ = ["says_no_answer"]
 
 _NO_ANSWER = re.compile(
     r"\b(?:(?:i|we) (?:do not|don't|could not|couldn't|can not|cannot|can't|was not able to|am "
-    r"(?:not able|unable) to|was unable to) (?:know|find|answer|say|tell|determine|see)\b"
+    r"(?:not able|unable) to|was unable to) (?:know|find|answer|determine)\b"
     r"|(?:the )?(?:provided |given )?(?:documents?|chunks?|context|sources?|texts?|passages?) "
     r"(?:do not|does not|don't|doesn't) (?:say|mention|contain|hold|provide|answer|specify|"
     r"include|state|cover)\b"

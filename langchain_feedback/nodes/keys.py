@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.managed import RemainingSteps
-from pydantic import ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
 __all__ = ["DEFAULTS", "HELD_BACK", "StateKeys", "node_schema", "state_schema"]
@@ -177,7 +177,25 @@ def node_schema(node: str, keys: StateKeys, used: Iterable[str]) -> type[Any]:
         if key in names
         for held_back in [key in HELD_BACK]
     }
-    config = ConfigDict(protected_namespaces=())
     fields["remaining_steps"] = (RemainingSteps, Field(default=None))
-    model: type[Any] = create_model(name, __config__=config, **fields)
+    model: type[Any] = create_model(name, __base__=_NodeState, **fields)
+    model.origin = (node, keys, tuple(used))
     return model
+
+
+class _NodeState(BaseModel):
+    """A node's input. A model made at run time cannot be pickled by name, as caches want it."""
+
+    model_config = ConfigDict(protected_namespaces=())
+    origin: ClassVar[tuple[str, StateKeys, tuple[str, ...]]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return _rebuilt, (*self.origin, values)
+
+
+def _rebuilt(
+    node: str, keys: StateKeys, used: tuple[str, ...], values: dict[str, Any]
+) -> BaseModel:
+    state: BaseModel = node_schema(node, keys, used)(**values)
+    return state

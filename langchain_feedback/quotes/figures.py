@@ -15,6 +15,7 @@ _NAME = re.compile(r"(?<![.!?:\"“]\s)(?<!^)\b[^\W\d_a-z]\w*(?:[-'’]\w+)*")
 _SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
 fifteen sixteen seventeen eighteen nineteen""".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SURELY_A_NUMBER = 13
 _SPELLED = {word: value for value, word in enumerate(_SMALL)}
 _SPELLED |= {word: 10 * value for value, word in enumerate(_TENS, 2)}
 _SPELLED |= {
@@ -30,8 +31,8 @@ def missing_figures(
     """Return the numbers of a statement that stand in none of its sources.
 
     Digits are compared by value as they are written: 1,500 is 1500, and 10 % has the
-    number of "10 percent". A source may spell a number below 100 in English words.
-    List numbers and reference marks do not count.
+    number of "10 percent". A source may spell a number below 100 in English words, and
+    so may the statement from thirteen up. List numbers and reference marks do not count.
 
     Args:
         statement: What is said.
@@ -47,7 +48,9 @@ def missing_figures(
     known = {figure for source in sources for figure in _figures(source, spelled=True)}
     known |= {figure for value in computed for figure in _figures(value)}
     said = _NUMBER.findall(_MARKS.sub(" ", _plain(statement)))
-    return list(dict.fromkeys(number for number in said if not _readings(number) & known))
+    missing = [number for number in said if not _readings(number) & known]
+    missing += [word for word in _spelled(statement) if str(_SPELLED[word]) not in known]
+    return list(dict.fromkeys(missing))
 
 
 def missing_names(statement: str, sources: Iterable[str]) -> list[str]:
@@ -68,6 +71,12 @@ def missing_names(statement: str, sources: Iterable[str]) -> list[str]:
             if not {word.casefold() for word in re.findall(r"\w+", name)} <= known
         )
     )
+
+
+def _spelled(statement: str) -> list[str]:
+    """Return the spelled numbers that count: "two" may only announce what follows."""
+    words = re.findall(r"[a-z]+(?:-[a-z]+)?", _plain(statement).casefold())
+    return [word for word in words if _SPELLED.get(word, 0) >= _SURELY_A_NUMBER]
 
 
 def _figures(text: str, *, spelled: bool = False) -> set[str]:

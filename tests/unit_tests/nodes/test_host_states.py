@@ -2,6 +2,7 @@
 
 import json
 import operator
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import RetryPolicy
+from langgraph.types import CachePolicy, RetryPolicy
 from pydantic import BaseModel
 
 from langchain_feedback import nodes
@@ -600,3 +602,21 @@ def test_a21_a_retry_policy_needs_no_wrapping(caplog):
     )
     assert made == 2
     assert not caplog.text
+
+
+def test_a20_a_node_that_reads_a_draft_can_be_cached():
+    model = FakeChatModel(reply=replies())
+    builder = StateGraph(MessagesState)
+    node = nodes.check_groundedness(model, keys=StateKeys(messages="messages"))
+    builder.add_node(node, cache_policy=CachePolicy())
+    builder.add_edge(START, "check_groundedness")
+    graph = builder.compile(cache=InMemoryCache())
+    asked = {
+        "messages": [HumanMessage("How long?", id="1")],
+        "draft": "14 days.",
+        "kept": [Document("14 days.")],
+    }
+    for _ in range(2):
+        graph.invoke(asked)
+    state = node.state_schema(draft="14 days.", kept=[Document("14 days.")])
+    assert pickle.loads(pickle.dumps(state)).draft == "14 days."  # noqa: S301

@@ -91,3 +91,10 @@ def test_any_text_is_survived(statement, source):
 )
 def test_names_that_no_source_holds(statement, sources, missing):
     assert missing_names(statement, sources) == missing
+
+
+def test_a13_spelled_numbers_of_the_answer_count_from_thirteen_up():
+    assert missing_figures("Within forty-one days.", ["within 14 days"]) == ["forty-one"]
+    assert missing_figures("Within fourteen days.", ["within 14 days"]) == []
+    assert missing_figures("Within thirty days.", ["for thirty days"]) == []
+    assert missing_figures("The two plans are one.", ["Plans: A, B."]) == []
