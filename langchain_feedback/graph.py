@@ -25,6 +25,8 @@ from langchain_feedback.judges.base import (
     DocumentGrader,
     GroundednessChecker,
     Highlighter,
+    chat_model,
+    is_judge,
 )
 from langchain_feedback.judges.groundedness import LLMGroundednessChecker
 from langchain_feedback.judges.highlighting import LLMHighlighter
@@ -35,7 +37,6 @@ from langchain_feedback.judges.offline import (
     SentenceHighlighter,
 )
 from langchain_feedback.judges.two_steps import CheckAndHighlight
-from langchain_feedback.nodes._node import chat_model, is_judge
 from langchain_feedback.nodes.abstention import AbstentionMessage
 from langchain_feedback.nodes.keys import StateKeys, state_schema
 from langchain_feedback.nodes.recording import CitationForm

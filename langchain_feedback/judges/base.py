@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import run_in_executor
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Highlighter",
     "Judge",
     "Verification",
+    "chat_model",
+    "is_judge",
 ]
 
 RequestT = TypeVar("RequestT")
@@ -199,3 +202,23 @@ class AnswerVerifier(Judge[CheckingRequest, Verification]):
 
 class AnswerGenerator(Judge[GenerationRequest, str]):
     """Writes an answer without a chat model; an empty string means that it has none."""
+
+
+def is_judge(value: Any, kind: type[Any]) -> bool:
+    """Whether `value` is a judge of that kind, also behind `with_retry` or `with_config`."""
+    while isinstance(value, RunnableBindingBase | RunnableWithFallbacks):
+        value = value.bound if isinstance(value, RunnableBindingBase) else value.runnable
+    return isinstance(value, kind)
+
+
+def chat_model(value: Any, name: str, *, kind: str = "") -> Runnable[Any, Any]:
+    """Return a chat model, or any Runnable that may be a chain around one.
+
+    Raises:
+        TypeError: If it is no Runnable, or a judge of another kind than `kind`.
+    """
+    if isinstance(value, Runnable) and not is_judge(value, Judge):
+        return value
+    wanted = f"of type {kind}, or a chat model" if kind else "a chat model"
+    msg = f"{name} must be {wanted}, got {value!r}"
+    raise TypeError(msg)

@@ -129,7 +129,8 @@ class LexicalGroundednessChecker(GroundednessChecker):
         sentences = [answer[start:end] for start, end in sentence_spans(answer)]
         if not sentences or not any(map(str.strip, sources)):
             return make_groundedness("no", reason="There is no answer, or nothing to rest on.")
-        verdicts = {sentence: self._sentence(sentence, sources) for sentence in sentences}
+        held = {word for source in sources for word in content_words(source)}
+        verdicts = {sentence: self._sentence(sentence, sources, held) for sentence in sentences}
         unsupported = [text for text, verdict in verdicts.items() if verdict is Verdict.NO]
         if unsupported:
             return make_groundedness(
@@ -139,9 +140,8 @@ class LexicalGroundednessChecker(GroundednessChecker):
             return make_groundedness(Verdict.YES, reason="Every sentence is a near copy.")
         return make_groundedness(Verdict.UNKNOWN, reason="Neither a copy nor far from the chunks.")
 
-    def _sentence(self, sentence: str, sources: list[str]) -> Verdict:
+    def _sentence(self, sentence: str, sources: list[str], held: set[str]) -> Verdict:
         wanted = set(content_words(sentence))
-        held = {word for source in sources for word in content_words(source)}
         # "Yes." and "Sure!" stand in no source and claim nothing.
         says_something = len(wanted) >= _CLAIM
         if says_something and self._weigh.share(held & wanted, wanted) < self.far:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.errors import GraphBubbleUp
 
 from langchain_feedback.judges.base import (
@@ -22,6 +21,7 @@ from langchain_feedback.judges.base import (
     Groundedness,
     GroundednessChecker,
     Judge,
+    is_judge,
 )
 from langchain_feedback.judges.grading import LLMDocumentGrader
 from langchain_feedback.judges.groundedness import LLMGroundednessChecker
@@ -218,12 +218,9 @@ def _judge(
     make: Callable[[Runnable[Any, Any]], Any] | None = None,
 ) -> Any:
     """Return the judge, also behind `with_retry` or `with_config`, or one made of a model."""
-    inner = value
-    while isinstance(inner, RunnableBindingBase):
-        inner = inner.bound
-    if isinstance(inner, kind):
+    if is_judge(value, kind):
         return value
-    if make and isinstance(value, Runnable) and not isinstance(inner, Judge):
+    if make and isinstance(value, Runnable) and not is_judge(value, Judge):
         return make(value)
     wanted = f"a {kind.__name__}" + (" or a chat model" if make else "")
     msg = f"{name} must be {wanted}, got {value!r}"

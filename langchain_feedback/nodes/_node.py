@@ -9,24 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_feedback.judges.asking import must_raise
-from langchain_feedback.judges.base import Judge
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys, node_schema
 from langchain_feedback.traces import TRACE_ID_KEY
 
 __all__ = [
     "Node",
-    "chat_model",
     "emit",
     "failure",
-    "is_judge",
     "quiet",
     "tagged",
 ]
@@ -157,26 +153,6 @@ class Node(Runnable[Any, dict[str, Any]]):
     def _named(self, update: Mapping[str, Any]) -> dict[str, Any]:
         names = self.keys.names()
         return {names[key]: value for key, value in update.items() if key in names}
-
-
-def is_judge(value: Any, kind: type[Any]) -> bool:
-    """Whether `value` is a judge of that kind, also behind `with_retry` or `with_config`."""
-    while isinstance(value, RunnableBindingBase | RunnableWithFallbacks):
-        value = value.bound if isinstance(value, RunnableBindingBase) else value.runnable
-    return isinstance(value, kind)
-
-
-def chat_model(value: Any, name: str, *, kind: str = "") -> Runnable[Any, Any]:
-    """Return a chat model, or any Runnable that may be a chain around one.
-
-    Raises:
-        TypeError: If it is no Runnable, or a judge of another kind than `kind`.
-    """
-    if isinstance(value, Runnable) and not is_judge(value, Judge):
-        return value
-    wanted = f"of type {kind}, or a chat model" if kind else "a chat model"
-    msg = f"{name} must be {wanted}, got {value!r}"
-    raise TypeError(msg)
 
 
 def failure(node: str, error: str, chunk_id: str | None = None) -> dict[str, Any]:

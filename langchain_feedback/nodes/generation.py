@@ -8,10 +8,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_feedback.judges.base import AnswerGenerator, GenerationRequest
+from langchain_feedback.judges.base import AnswerGenerator, GenerationRequest, chat_model, is_judge
 from langchain_feedback.judges.prompts import GENERATE_ANSWER, NO_ANSWER, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.nodes._node import Node, chat_model, emit, failure, is_judge, tagged
+from langchain_feedback.nodes._node import Node, emit, failure, tagged
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 

@@ -6,10 +6,16 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable
 
 from langchain_feedback.documents import chunk_key, copy_document, unique_documents
-from langchain_feedback.judges.base import DocumentGrader, Grade, GradingRequest
+from langchain_feedback.judges.base import (
+    DocumentGrader,
+    Grade,
+    GradingRequest,
+    chat_model,
+    is_judge,
+)
 from langchain_feedback.judges.grading import LLMDocumentGrader, make_grade
 from langchain_feedback.judges.verdict import Verdict
-from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge, quiet
+from langchain_feedback.nodes._node import Node, failure, quiet
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 

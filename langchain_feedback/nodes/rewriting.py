@@ -6,9 +6,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.constants import TAG_NOSTREAM
 
+from langchain_feedback.judges.base import chat_model
 from langchain_feedback.judges.prompts import CONDENSE_QUESTION, REWRITE_QUESTION, Fences, prompt
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.nodes._node import Node, chat_model, failure
+from langchain_feedback.nodes._node import Node, failure
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 

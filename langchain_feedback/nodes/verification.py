@@ -13,13 +13,15 @@ from langchain_feedback.judges.base import (
     GroundednessChecker,
     Highlighter,
     Verification,
+    chat_model,
+    is_judge,
 )
 from langchain_feedback.judges.groundedness import LLMGroundednessChecker, make_groundedness
 from langchain_feedback.judges.highlighting import LLMHighlighter
 from langchain_feedback.judges.two_steps import NO_CITATIONS, make_verification
 from langchain_feedback.judges.verdict import Verdict
 from langchain_feedback.judges.verifying import LLMVerifier
-from langchain_feedback.nodes._node import Node, chat_model, failure, is_judge, quiet
+from langchain_feedback.nodes._node import Node, failure, quiet
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 
