@@ -6,7 +6,14 @@ __all__ = [
     "MissingExtraError",
     "MissingKeyError",
     "NoTextError",
+    "NotEnoughFeedbackError",
+    "StoreError",
+    "StoreRejectedError",
+    "StoreVersionError",
+    "UnknownChunkError",
+    "UnknownEventError",
     "UnknownModelError",
+    "UnknownTraceError",
     "UnreadableFileError",
 ]
 
@@ -40,3 +47,31 @@ class UnreadableFileError(LangChainFeedbackError):
 
 class NoTextError(UnreadableFileError):
     """A file was read and holds no text, such as a scanned PDF."""
+
+
+class StoreError(LangChainFeedbackError):
+    """The feedback store could not be opened, read or written; nothing is half written."""
+
+
+class StoreRejectedError(StoreError):
+    """The database refuses these values, and will again."""
+
+
+class StoreVersionError(StoreError):
+    """The database was made by a newer release than this one."""
+
+
+class UnknownTraceError(StoreError, LookupError):
+    """A trace id is not in the store."""
+
+
+class UnknownEventError(StoreError, LookupError):
+    """An event or pin id is not in the store."""
+
+
+class UnknownChunkError(StoreError, LookupError):
+    """A rating names a chunk that its retrieval did not return, or a pin one never seen."""
+
+
+class NotEnoughFeedbackError(LangChainFeedbackError):
+    """There is too little feedback to learn this from; the message says how much is needed."""
