@@ -1,0 +1,140 @@
+"""Chunks as they were last seen, and the cells that their feedback belongs to."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from langchain_core.documents import Document
+from sqlalchemy import Connection, Row, bindparam, select
+
+from langchain_feedback.documents import chunk_key, content_hash, plain, text_key
+from langchain_feedback.store.database import upsert
+from langchain_feedback.store.records import CellKey, Snapshot
+from langchain_feedback.store.schema import chunks
+
+__all__ = ["cells_of", "snapshots_of", "storable", "take_snapshots"]
+
+_OURS = ("feedback", "relevance_score")
+"""Metadata that this package writes itself: not the chunk's own."""
+
+_KNOWN = select(
+    chunks.c.chunk_id, chunks.c.content_hash, chunks.c.cell_id, chunks.c.last_seen
+).where(
+    chunks.c.namespace == bindparam("of"), chunks.c.chunk_id.in_(bindparam("ids", expanding=True))
+)
+
+_SEEN_AGAIN = timedelta(hours=1)
+"""How long a snapshot goes unwritten although its chunk was seen again."""
+
+
+def storable(text: str) -> str:
+    """Return a text that every database can hold: without NUL and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def cells_of(
+    connection: Connection,
+    namespace: str,
+    documents: Sequence[Document],
+    id_field: str | None = None,
+) -> list[CellKey]:
+    """Return the cell of each document.
+
+    It is named by text and source, so that feedback survives an index that is rebuilt with
+    new random ids; a chunk whose id and text are known keeps its cell when its source moves.
+    A changed text has a cell of its own.
+    """
+    ids = [chunk_key(document, id_field) for document in documents]
+    known = {row.chunk_id: row for row in _rows(connection, namespace, ids)}
+    return [
+        _cell(document, known.get(chunk_id))
+        for document, chunk_id in zip(documents, ids, strict=True)
+    ]
+
+
+def take_snapshots(
+    connection: Connection,
+    namespace: str,
+    documents: Sequence[Document],
+    now: datetime,
+    id_field: str | None = None,
+) -> list[CellKey]:
+    """Keep the documents as they are now, and return their cells."""
+    ids = [chunk_key(document, id_field) for document in documents]
+    known = {row.chunk_id: row for row in _rows(connection, namespace, ids)}
+    cells, changed = [], {}
+    for document, chunk_id in zip(documents, ids, strict=True):
+        row = known.get(chunk_id)
+        cell = _cell(document, row)
+        cells.append(cell)
+        if row is None or row.content_hash != cell[1] or now - row.last_seen > _SEEN_AGAIN:
+            changed[chunk_id] = _snapshot(document, namespace, chunk_id, cell, now)
+    # In one order everywhere: two writers never wait for each other's rows.
+    rows = [changed[chunk_id] for chunk_id in sorted(changed)]
+    upsert(connection, chunks, rows, key=["namespace", "chunk_id"])
+    return cells
+
+
+def snapshots_of(
+    connection: Connection,
+    namespace: str,
+    cells: Iterable[CellKey],
+    seen_since: datetime | None = None,
+) -> dict[CellKey, list[Snapshot]]:
+    """Return what is known of the chunks of some cells, newest first."""
+    wanted = set(cells)
+    statement = (
+        select(chunks)
+        .where(chunks.c.namespace == namespace)
+        .where(chunks.c.cell_id.in_({cell[0] for cell in wanted}))
+        .order_by(chunks.c.last_seen.desc(), chunks.c.chunk_id)
+    )
+    if seen_since is not None:
+        statement = statement.where(chunks.c.last_seen >= seen_since)
+    found: dict[CellKey, list[Snapshot]] = {cell: [] for cell in wanted}
+    for row in connection.execute(statement):
+        if (cell := (row.cell_id, row.content_hash)) in wanted:
+            found[cell].append(_read(row))
+    return found
+
+
+def _rows(connection: Connection, namespace: str, ids: Sequence[str]) -> Iterable[Row[Any]]:
+    return connection.execute(_KNOWN, {"of": namespace, "ids": list(ids)}) if ids else ()
+
+
+def _cell(document: Document, row: Row[Any] | None) -> CellKey:
+    text_hash = content_hash(document)
+    known = row is not None and row.content_hash == text_hash
+    return (row.cell_id if known and row else text_key(document)), text_hash
+
+
+def _snapshot(
+    document: Document, namespace: str, chunk_id: str, cell: CellKey, now: datetime
+) -> dict[str, Any]:
+    kept, dropped = {}, {}
+    for key, value in plain(document.metadata).items():
+        if key in _OURS:
+            continue
+        try:
+            kept[str(key)] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError):
+            dropped[str(key)] = type(value).__name__
+    return {
+        "namespace": namespace,
+        "chunk_id": chunk_id,
+        "content_hash": cell[1],
+        "cell_id": cell[0],
+        "text": storable(document.page_content),
+        "metadata": json.dumps(kept),
+        "dropped": json.dumps(dropped),
+        "source": storable(str(document.metadata.get("source") or "")),
+        "last_seen": now,
+    }
+
+
+def _read(row: Row[Any]) -> Snapshot:
+    # A made-up key is no id of the document's own.
+    own_id = None if row.chunk_id.startswith("sha256:") else row.chunk_id
+    document = Document(row.text, id=own_id, metadata=json.loads(row.metadata))
+    return Snapshot(row.chunk_id, document, row.last_seen, json.loads(row.dropped))

@@ -1,0 +1,1 @@
+"""The store's methods, one idea a module; `FeedbackStore` puts them together."""

@@ -1,0 +1,220 @@
+"""Keeping the store in order: rebuilding, pruning, forgetting, moving it in and out."""
+
+import logging
+import os
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from langchain_core.runnables import Runnable
+
+from langchain_feedback.errors import NotEnoughFeedbackError, StoreError
+from langchain_feedback.ranking.kernels import CalibratedKernel
+from langchain_feedback.store import calibrating, embedding, exporting, forgetting, pruning
+from langchain_feedback.store.calibrating import Pairs
+from langchain_feedback.store.evidence import rebuild
+from langchain_feedback.store.forgetting import Forgotten
+from langchain_feedback.store.half_life import read_half_life
+from langchain_feedback.store.importing import Imported, Importer
+from langchain_feedback.store.parts.base import StoreBase, now, twin
+from langchain_feedback.store.pruning import Pruned
+from langchain_feedback.store.removing import Access
+
+__all__ = ["Upkeep"]
+
+logger = logging.getLogger(__name__)
+
+
+class Upkeep(StoreBase):
+    """The part of the store that nobody's answer waits for."""
+
+    def rebuild_evidence(self) -> None:
+        """Work out all evidence of the namespace anew from its votes; it is the same again."""
+        with self._writing() as (connection, half_life):
+            rebuild(connection, self.namespace, half_life)
+
+    # -- removing
+
+    def prune(self, older_than: datetime | timedelta) -> Pruned:
+        """Remove what is old, of this namespace.
+
+        Signals that were received before go, with what they credit; then traces that were
+        made before and have no signal left, pins that were taken back before, snapshots that
+        were not seen since, and questions, as far as nothing that is kept refers to them.
+        Pins in force stay. It works in short transactions, each complete in itself, so that
+        others hardly wait for it; one that was interrupted goes on when it is called again.
+
+        Args:
+            older_than: A time with a zone, or an age.
+
+        Raises:
+            ValueError: If the time has no zone, or the age is negative.
+        """
+        before = pruning.instant_of(older_than, now())
+        self._outbox.flush()
+        return pruning.prune(self._access, before)
+
+    def forget(self, actor: str) -> Forgotten:
+        """Remove a person: signals, traces, and questions that nobody else asked.
+
+        Other people's signals on the person's traces go as well: without the trace nothing
+        says what they credit. Pins in force stay, without the name. Afterwards the evidence
+        is as if the person had never been there, and other processes forget, too (traces
+        that wait in another process's memory for a store that is away are still to come).
+
+        Args:
+            actor: A user id; `session:<id>` for what somebody said in a session without one;
+                `trace:<id>` for one anonymous trace.
+
+        Raises:
+            ValueError: If `actor` is blank.
+        """
+        if not actor.strip():
+            msg = "Whom to forget? `actor` is blank."
+            raise ValueError(msg)
+        self._outbox.flush()
+        return forgetting.forget(self._access, actor)
+
+    def forget_chunks(self, ids: Iterable[str]) -> int:
+        """Remove some chunks: snapshots, candidates in traces, votes on them, and evidence.
+
+        Evidence and pins go unless another chunk id has the same text and source: then they
+        are that chunk's, too. `snapshots(cells_of([document]))` names all ids of a text.
+        Votes on whole answers stay, and credit the chunks that are left. Take the chunks out
+        of the index first, or the next retrieval brings them back.
+
+        Returns:
+            How many of the ids the store knew.
+        """
+        self._outbox.flush()
+        return forgetting.forget_chunks(self._access, list(ids))
+
+    # -- moving in and out
+
+    def export_jsonl(self, path: str | os.PathLike[str]) -> int:
+        """Write the feedback of this namespace to a file; `jsonl` describes the lines.
+
+        Returns:
+            The number of lines.
+
+        Raises:
+            StoreError: If the file cannot be written. An older one is then still there.
+        """
+        self._outbox.flush()
+        return exporting.export_jsonl(self._access, path)
+
+    def import_jsonl(
+        self,
+        path: str | os.PathLike[str],
+        retriever: Runnable[str, Any] | None = None,
+        *,
+        id_field: str | None = None,
+    ) -> Imported:
+        """Read the classic recipe's `feedback_data.json`, or an export; see `jsonl`.
+
+        Each line is imported as a whole or not at all, and importing it again adds nothing.
+        An imported vote counts as newer than those of the same person in the store. If the
+        store has embeddings, it embeds the questions at the end.
+
+        Args:
+            path: A file with one JSON object a line.
+            retriever: Answers each query of the recipe's log once: its results are taken for
+                what the rated answer was written from. Pass the base retriever, not a
+                `FeedbackRetriever`. Without it the log says how answers fared, not which
+                chunks are good; that cannot be made up for by a second import.
+            id_field: The metadata field that holds a chunk's id, if any.
+
+        Returns:
+            How many lines were imported and were there already, and what is wrong with others.
+
+        Raises:
+            StoreError: If the file cannot be read, or the database not be written.
+        """
+        self._outbox.flush()
+        done = Importer(self._access, now(), retriever, id_field).run(path)
+        if done.imported and self.embeddings is not None:
+            try:
+                self.embed_questions()
+            except Exception as error:  # noqa: BLE001  the lines are in
+                logger.warning("Call embed_questions() once more, it failed: %s", error)
+        return done
+
+    # -- learning from the log
+
+    def embed_questions(self, batch_size: int = 256) -> int:
+        """Embed the questions with feedback that the store's embeddings have not read yet.
+
+        After a change of the embedder, similar questions find their feedback again.
+
+        Returns:
+            How many questions were embedded.
+
+        Raises:
+            StoreError: If the store has no embeddings.
+            ValueError: If `batch_size` is below 1.
+        """
+        if batch_size < 1:
+            msg = f"batch_size must be at least 1, got {batch_size!r}"
+            raise ValueError(msg)
+        if self.embeddings is None:
+            msg = "This store has no embeddings. Open it with FeedbackStore(..., embeddings=...)."
+            raise StoreError(msg)
+        return embedding.embed_questions(self._access, self.embeddings, self._question, batch_size)
+
+    def calibration_pairs(self, limit: int = 200_000, seed: int = 0) -> Pairs:
+        """Return pairs of past questions with votes on one chunk, to fit a kernel to.
+
+        Args:
+            limit: The most pairs; at most 200 of one chunk.
+            seed: Which ones are drawn where there are more. The same database and seed give
+                the same pairs.
+
+        Returns:
+            Cosine, and what the votes under either question say of the chunk (`conviction`):
+            three arrays of one length.
+
+        Raises:
+            ValueError: If `limit` is below 1.
+        """
+        if limit < 1:
+            msg = f"limit must be at least 1, got {limit!r}"
+            raise ValueError(msg)
+        with self._access.snapshot() as connection:
+            embedder = calibrating.vectors_of(connection, self.namespace, self._embedder)
+            return calibrating.calibration_pairs(
+                connection, self.namespace, embedder or "", read_half_life(connection),
+                limit=limit, seed=seed,
+            )  # fmt: skip
+
+    def fit_kernel(self, minimum_events: int = 500) -> CalibratedKernel:
+        """Learn from the log how far feedback holds for similar questions.
+
+        Args:
+            minimum_events: The fewest pairs of questions to learn from.
+
+        Raises:
+            NotEnoughFeedbackError: If there are fewer, or all votes say the same.
+        """
+        pairs = self.calibration_pairs()
+        if not len(pairs.similarity):
+            msg = (
+                f"{minimum_events} pairs of rated questions that share a chunk are needed, and "
+                "there are 0 with vectors of this store's embedder. Until then use a "
+                "LinearKernel; `embed_questions()` makes the vectors that are missing."
+            )
+            raise NotEnoughFeedbackError(msg)
+        return CalibratedKernel.fit(*pairs, embedder=self.embedder, minimum_events=minimum_events)
+
+    @property
+    def _access(self) -> Access:
+        return Access(self.namespace, self._reading, self._writing)
+
+    arebuild_evidence = twin(rebuild_evidence)
+    aprune = twin(prune)
+    aforget = twin(forget)
+    aforget_chunks = twin(forget_chunks)
+    aexport_jsonl = twin(export_jsonl)
+    aimport_jsonl = twin(import_jsonl)
+    aembed_questions = twin(embed_questions)
+    acalibration_pairs = twin(calibration_pairs)
+    afit_kernel = twin(fit_kernel)

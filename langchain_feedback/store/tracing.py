@@ -1,0 +1,266 @@
+"""Traces: which question was asked, what was retrieved for it, and what became of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Self
+
+from langchain_core.documents import Document
+from sqlalchemy import Connection, case, select, update
+
+from langchain_feedback.documents import chunk_key, copy_document
+from langchain_feedback.errors import UnknownChunkError, UnknownTraceError
+from langchain_feedback.store.chunks import storable, take_snapshots
+from langchain_feedback.store.database import insert_or_ignore
+from langchain_feedback.store.questions import Question, question_id_of
+from langchain_feedback.store.records import TraceChunk, TracedChunk, TraceRecord
+from langchain_feedback.store.schema import (
+    questions,
+    signals,
+    trace_chunks,
+    trace_searches,
+    traces,
+)
+
+__all__ = [
+    "NewTrace",
+    "TraceUpdate",
+    "attach",
+    "is_voted",
+    "new_trace",
+    "read_trace",
+    "require_trace",
+]
+__all__ += ["traced", "write_trace", "write_update"]
+
+
+@dataclass(frozen=True)
+class NewTrace:
+    """One search on its way into the store."""
+
+    trace_id: str
+    question: Question
+    chunks: Sequence[TracedChunk]
+    query: str
+    created_at: datetime
+    attempt: int = 1
+    id_field: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns of the trace."""
+
+    def own(self) -> Self:
+        """Copy the documents: their owner may change them while this waits."""
+        chunks = [replace(chunk, document=copy_document(chunk.document)) for chunk in self.chunks]
+        return replace(self, chunks=chunks)
+
+
+@dataclass(frozen=True)
+class TraceUpdate:
+    """What became known of a trace, on its way into the store."""
+
+    trace_id: str
+    facts: Mapping[str, Any]
+    in_prompt: Sequence[str] | None = None
+    cited: Sequence[str] | None = None
+    grades: Mapping[str, str] | None = None
+
+    def own(self) -> Self:
+        """Return itself: nothing in it is shared."""
+        return self
+
+
+def new_trace(
+    trace_id: str,
+    question: Question,
+    documents: Iterable[Document | TracedChunk],
+    *,
+    attempt: int,
+    query: str | None,
+    id_field: str | None,
+    created_at: datetime,
+    facts: Mapping[str, Any],
+) -> NewTrace:
+    """Make a search of what a retriever returned or considered.
+
+    Raises:
+        ValueError: If `attempt` is below 1.
+    """
+    if attempt < 1:
+        msg = f"attempt counts from 1, got {attempt!r}"
+        raise ValueError(msg)
+    return NewTrace(
+        trace_id=trace_id,
+        question=question,
+        chunks=_distinct(traced(documents), id_field),
+        query=question.text if query is None else query,
+        created_at=created_at,
+        attempt=attempt,
+        id_field=id_field,
+        facts={name: value for name, value in facts.items() if value is not None},
+    )
+
+
+def write_trace(connection: Connection, namespace: str, new: NewTrace) -> None:
+    """Keep a search. What is known of its trace stays; writing it twice changes nothing.
+
+    Raises:
+        ValueError: If another namespace holds a trace of this id.
+    """
+    question_id = question_id_of(connection, namespace, new.question)
+    row = {
+        "trace_id": new.trace_id,
+        "namespace": namespace,
+        "question_id": question_id,
+        "created_at": new.created_at,
+    }
+    insert_or_ignore(connection, traces, [row | dict(new.facts)])
+    require_trace(connection, namespace, new.trace_id)
+    search = {"trace_id": new.trace_id, "attempt": new.attempt, "query": storable(new.query)}
+    insert_or_ignore(connection, trace_searches, [search])
+    documents = [chunk.document for chunk in new.chunks]
+    cells = take_snapshots(connection, namespace, documents, new.created_at, new.id_field)
+    insert_or_ignore(
+        connection,
+        trace_chunks,
+        [
+            {
+                "trace_id": new.trace_id,
+                "attempt": new.attempt,
+                "chunk_id": chunk_key(chunk.document, new.id_field),
+                "cell_id": cell[0],
+                "content_hash": cell[1],
+                "base_rank": chunk.base_rank,
+                "final_rank": chunk.final_rank,
+                "base_score": chunk.base_score,
+                "belief": chunk.belief,
+                "final_score": chunk.final_score,
+                "origin": chunk.origin,
+                "returned": chunk.returned,
+                "in_prompt": chunk.returned,
+            }
+            for chunk, cell in zip(new.chunks, cells, strict=True)
+        ],
+    )
+
+
+def write_update(connection: Connection, namespace: str, new: TraceUpdate) -> None:
+    """Keep what became known of a trace.
+
+    Raises:
+        UnknownTraceError: If there is no such trace.
+        UnknownChunkError: If a named chunk is none of its candidates.
+    """
+    trace_id = new.trace_id
+    require_trace(connection, namespace, trace_id)
+    if new.facts:
+        changed = update(traces).where(traces.c.trace_id == trace_id)
+        connection.execute(changed.values(dict(new.facts)))
+    mine = trace_chunks.c.trace_id == trace_id
+    known = set(connection.execute(select(trace_chunks.c.chunk_id).where(mine)).scalars())
+    for column, ids in (("in_prompt", new.in_prompt), ("cited", new.cited)):
+        if ids is not None:
+            named = _checked(trace_id, set(ids), known)
+            value = case((trace_chunks.c.chunk_id.in_(named), True), else_=False)
+            connection.execute(update(trace_chunks).where(mine).values({column: value}))
+    for grade in ("yes", "no", "unknown"):
+        named = {chunk_id for chunk_id, given in (new.grades or {}).items() if given == grade}
+        if named:
+            among = trace_chunks.c.chunk_id.in_(_checked(trace_id, named, known))
+            connection.execute(update(trace_chunks).where(mine, among).values(grade=grade))
+
+
+def require_trace(connection: Connection, namespace: str, trace_id: str) -> None:
+    """Check that a trace is there.
+
+    Raises:
+        UnknownTraceError: If it is not.
+        ValueError: If it is another namespace's.
+    """
+    owner = connection.execute(
+        select(traces.c.namespace).where(traces.c.trace_id == trace_id)
+    ).scalar()
+    if owner is None:
+        msg = (
+            f"No trace {trace_id!r} in the store. Rate what a FeedbackRetriever returned "
+            "(`trace_id_of(documents)`), or pass pending=True if its retrieval is still to come."
+        )
+        raise UnknownTraceError(msg)
+    if owner != namespace:
+        msg = f"Trace {trace_id!r} is not in namespace {namespace!r}"
+        raise UnknownTraceError(msg)
+
+
+def is_voted(connection: Connection, namespace: str, trace_id: str) -> bool:
+    """Whether there are signals for this trace, also such as wait for it."""
+    mine = (signals.c.namespace == namespace) & (signals.c.trace_id == trace_id)
+    return connection.execute(select(signals.c.seq).where(mine).limit(1)).first() is not None
+
+
+def attach(connection: Connection, namespace: str, trace_id: str) -> None:
+    """Bind the signals that wait for this trace to it."""
+    mine = (signals.c.namespace == namespace) & (signals.c.trace_id == trace_id)
+    waiting = mine & signals.c.attached.is_(False)
+    connection.execute(update(signals).where(waiting).values(attached=True))
+
+
+def read_trace(connection: Connection, namespace: str, trace_id: str) -> TraceRecord | None:
+    """Return a trace with all its candidates, or None."""
+    row = connection.execute(
+        select(traces, questions.c.text)
+        .join(questions, questions.c.question_id == traces.c.question_id)
+        .where(traces.c.namespace == namespace, traces.c.trace_id == trace_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    searched = select(trace_searches).where(trace_searches.c.trace_id == trace_id)
+    found = (
+        select(trace_chunks)
+        .where(trace_chunks.c.trace_id == trace_id)
+        .order_by(trace_chunks.c.attempt, trace_chunks.c.final_rank)
+    )
+    fields = ("trace_id", "actor", "session_id", "answer", "status", "grounded", "model")
+    return TraceRecord(
+        question=row.text,
+        created_at=row.created_at,
+        searches={search.attempt: search.query for search in connection.execute(searched)},
+        chunks=tuple(
+            TraceChunk(**{name: chunk[name] for name in TraceChunk.__dataclass_fields__})
+            for chunk in connection.execute(found).mappings()
+        ),
+        **{name: getattr(row, name) for name in fields},
+    )
+
+
+def traced(documents: Iterable[Document | TracedChunk]) -> list[TracedChunk]:
+    """Make candidates of documents: in their order, with the marks that they carry."""
+    chunks = []
+    for rank, given in enumerate(documents):
+        if isinstance(given, TracedChunk):
+            chunks.append(given)
+            continue
+        marks = given.metadata.get("feedback") or {}
+        chunks.append(
+            TracedChunk(
+                document=given,
+                final_rank=rank,
+                base_rank=marks.get("base_rank", rank),
+                origin=marks.get("origin", "base"),
+                belief=marks.get("belief", 0.0),
+                final_score=given.metadata.get("relevance_score"),
+            )
+        )
+    return chunks
+
+
+def _distinct(chunks: Iterable[TracedChunk], id_field: str | None) -> list[TracedChunk]:
+    first: dict[str, TracedChunk] = {}
+    for chunk in chunks:
+        first.setdefault(chunk_key(chunk.document, id_field), chunk)
+    return list(first.values())
+
+
+def _checked(trace_id: str, named: set[str], known: set[str]) -> set[str]:
+    if missing := sorted(named - known):
+        msg = f"Trace {trace_id!r} did not retrieve {', '.join(map(repr, missing))}"
+        raise UnknownChunkError(msg)
+    return named
