@@ -16,31 +16,53 @@ if TYPE_CHECKING:
     from langchain_feedback.judges.verifying import LLMVerifier
     from langchain_feedback.nodes.keys import StateKeys
     from langchain_feedback.quotes.locate import locate_quote
-    from langchain_feedback.traces import new_trace_id
+    from langchain_feedback.ranking.policies import (
+        AverageRating,
+        KernelBelief,
+        RankingPolicy,
+        WilsonFusion,
+    )
+    from langchain_feedback.retrievers.feedback import FeedbackRetriever
+    from langchain_feedback.store.feedback_store import FeedbackStore
+    from langchain_feedback.traces import new_trace_id, trace_id_of
 
 __all__ = [
+    "AverageRating",
+    "FeedbackRetriever",
+    "FeedbackStore",
+    "KernelBelief",
     "LLMDocumentGrader",
     "LLMGroundednessChecker",
     "LLMHighlighter",
     "LLMVerifier",
+    "RankingPolicy",
     "StateKeys",
+    "WilsonFusion",
     "create_reliable_rag",
     "locate_quote",
     "new_trace_id",
     "nodes",
     "reliable_rag_builder",
+    "trace_id_of",
 ]
 
 _HOMES = {
+    "AverageRating": "ranking.policies",
+    "FeedbackRetriever": "retrievers.feedback",
+    "FeedbackStore": "store.feedback_store",
+    "KernelBelief": "ranking.policies",
     "LLMDocumentGrader": "judges.grading",
     "LLMGroundednessChecker": "judges.groundedness",
     "LLMHighlighter": "judges.highlighting",
     "LLMVerifier": "judges.verifying",
+    "RankingPolicy": "ranking.policies",
     "StateKeys": "nodes.keys",
+    "WilsonFusion": "ranking.policies",
     "create_reliable_rag": "graph",
     "locate_quote": "quotes.locate",
     "new_trace_id": "traces",
     "reliable_rag_builder": "graph",
+    "trace_id_of": "traces",
 }
 
 

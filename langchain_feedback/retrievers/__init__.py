@@ -1,0 +1,1 @@
+"""Retrievers that wrap yours: one that learns from feedback."""

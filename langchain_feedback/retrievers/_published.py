@@ -1,0 +1,72 @@
+"""What leaves a retrieval: marked copies for the caller, and a record for the store."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from langchain_core.documents import Document
+
+from langchain_feedback.documents import copy_document
+from langchain_feedback.ranking.views import Scores
+from langchain_feedback.retrievers._pool import Candidate
+from langchain_feedback.store.records import TracedChunk
+
+__all__ = ["Ranked", "marked", "ranked", "traced"]
+
+
+class Ranked(NamedTuple):
+    """A candidate, and what the policy says of it as plain numbers."""
+
+    chunk: Candidate
+    score: float
+    belief: float
+    multiplier: float
+
+
+def ranked(chunks: Sequence[Candidate], scores: Scores, order: Sequence[int]) -> list[Ranked]:
+    """Return the candidates in an order, with their scores."""
+    columns = (scores.score, scores.belief, scores.multiplier)
+    picked = (np.asarray(column, np.float64)[list(order)].tolist() for column in columns)
+    return list(map(Ranked, [chunks[at] for at in order], *picked))
+
+
+def marked(one: Ranked, trace_id: str) -> Document:
+    """Return a copy of a chunk that says where it comes from."""
+    copied = copy_document(one.chunk.document)
+    copied.metadata["relevance_score"] = one.score
+    copied.metadata["feedback"] = {
+        "trace_id": trace_id,
+        "chunk_id": one.chunk.chunk_id,
+        "base_rank": one.chunk.base_rank,
+        "origin": one.chunk.origin,
+        "belief": one.belief,
+        "multiplier": one.multiplier,
+    }
+    return copied
+
+
+def traced(chunks: Sequence[Ranked], k: int, score_key: str | None) -> list[TracedChunk]:
+    """Return all candidates as the store keeps them; the first `k` were returned."""
+    return [
+        TracedChunk(
+            document=one.chunk.document,
+            final_rank=rank,
+            base_rank=one.chunk.base_rank,
+            origin=one.chunk.origin,
+            returned=rank < k,
+            base_score=_base_score(one.chunk.document, score_key),
+            belief=one.belief,
+            final_score=one.score,
+        )
+        for rank, one in enumerate(chunks)
+    ]
+
+
+def _base_score(document: Document, score_key: str | None) -> float | None:
+    if score_key is None:
+        return None
+    try:
+        score = float(document.metadata[score_key])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return score if np.isfinite(score) else None

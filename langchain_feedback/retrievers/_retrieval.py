@@ -1,0 +1,226 @@
+"""One retrieval: what is read before the base is asked, and what becomes of its documents."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+
+from langchain_feedback.ranking.views import RatingsView, Scores, View, VotesView
+from langchain_feedback.retrievers._base_call import is_configured, takes
+from langchain_feedback.retrievers._claims import Asked, Claim, claims_of
+from langchain_feedback.retrievers._pool import (
+    Candidate,
+    as_candidates,
+    evidence_view,
+    failing,
+    fused,
+    kernel_of,
+    listed,
+)
+from langchain_feedback.retrievers._published import marked, ranked, traced
+from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
+from langchain_feedback.store.records import CellKey, QuestionEvidence
+
+if TYPE_CHECKING:
+    from langchain_feedback.retrievers.feedback import FeedbackRetriever
+
+__all__ = ["Retrieval"]
+
+Read = TypeVar("Read")
+
+_LEAST_FETCHED, _FETCHED_PER_K = 20, 4
+_WINDOW_DAYS = 30
+_FAILED = object()
+
+
+class Retrieval:
+    """One call of a `FeedbackRetriever`: `open`, `look_up`, the base's part, then `finish`."""
+
+    def __init__(
+        self,
+        settings: "FeedbackRetriever",
+        asked: Asked,
+        *,
+        k: int,
+        options: Mapping[str, Any],
+        config: RunnableConfig,
+        run: Mapping[str, Any],
+    ) -> None:
+        self._settings, self._store, self._policy = settings, settings.store, settings.policy
+        self._asked, self._k, self._options = asked, k, options
+        self._config, self._run = config, run
+        self._reach = Reach(settings.resolve, settings.allow, settings.id_field, settings.once)
+        self._claim: Claim | None = None
+        self._evidence = QuestionEvidence()
+        self._vector: list[float] | None = None
+        self._store_failed = False
+        self._fetch_k = settings.fetch_k or max(_LEAST_FETCHED, _FETCHED_PER_K * k)
+        self.widens = False
+        """Whether the fallback retriever is asked, too."""
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Give the trace id back if the retrieval fails or is cancelled, for another try."""
+        try:
+            yield
+        except BaseException:
+            if self._claim is not None:
+                claims_of(self._store).release(self._claim)
+            raise
+
+    def open(self) -> None:
+        """Find the trace that this search belongs to."""
+        self._claim = claims_of(self._store).claim(
+            self._asked, lambda trace_id: self._read(lambda: self._store.trace(trace_id))
+        )
+        # The store keeps no blank question, and there is nothing to learn of one.
+        self._store_failed |= not self.question.strip()
+
+    @property
+    def reads_to_open(self) -> bool:
+        """Whether `open` looks into the store."""
+        return self._asked.trace_id is not None
+
+    @property
+    def question(self) -> str:
+        """The trace's own question, whatever text is searched for."""
+        return cast("Claim", self._claim).question
+
+    @property
+    def embeds(self) -> bool:
+        """Whether similar questions count, so that the question's embedding is needed."""
+        kernel = kernel_of(self._policy)
+        return kernel is not None and kernel.minimum < 1 and bool(self.question.strip())
+
+    def look_up(self, vector: list[float] | None) -> None:
+        """Read what is known for the question, and decide how far to search."""
+        self._vector = vector
+        kernel = kernel_of(self._policy)
+        # At 1 the store looks for the identical question only, and embeds nothing.
+        least = 1.0 if vector is None or kernel is None else kernel.minimum
+        read = self._store.evidence_for
+        evidence = self._read(lambda: read(self.question, vector=vector, min_similarity=least))
+        self._evidence = evidence or self._evidence
+        fallback = self._settings.fallback_retriever
+        if fallback is not None and failing(self._policy, self._evidence.questions):
+            self.widens = self._may_add or all(takes(fallback, name) for name in self._options)
+            self._fetch_k *= 2 if self.widens else 1
+
+    @property
+    def base_options(self) -> dict[str, Any]:
+        """What the base retriever is called with."""
+        name = self._settings.base_k_arg
+        over_fetches = name and takes(self._settings.base_retriever, name)
+        fetched = {name: self._fetch_k} if name and over_fetches else {}
+        return fetched | dict(self._options)
+
+    @property
+    def fallback_options(self) -> dict[str, Any]:
+        """What the fallback retriever is called with: of the caller's options what it takes."""
+        fallback = self._settings.fallback_retriever
+        names = [self._settings.base_k_arg, "k"] if self._settings.base_k_arg else []
+        fetched = [name for name in names if name and takes(fallback, name)][:1]
+        taken = {name: of for name, of in self._options.items() if takes(fallback, name)}
+        return dict.fromkeys(fetched, self._fetch_k) | taken
+
+    def finish(self, found: Sequence[Document], more: Sequence[Document]) -> list[Document]:
+        """Rank what was found, record it, and return copies of the best."""
+        pool, wanted = self._with_feedback(self._pool(found, more))
+        chunks = [*pool, *self._reach.read(wanted, self._run, self._settings.inject)]
+        scores = self._policy.score(as_candidates(chunks), self._view(chunks))
+        best_first = ranked(chunks, scores, self._order(chunks, scores))
+        claim, asked = cast("Claim", self._claim), self._asked
+        if claim.question.strip():
+            self._store.record_soon(
+                claim.trace_id,
+                claim.question,
+                traced(best_first, self._k, getattr(self._policy, "score_key", None)),
+                attempt=claim.attempt,
+                query=asked.query,
+                actor=asked.actor,
+                session_id=asked.session_id,
+                vector=self._vector,
+                id_field=self._settings.id_field,
+            )
+        return [marked(one, claim.trace_id) for one in best_first[: self._k]]
+
+    @property
+    def _may_add(self) -> bool:
+        """Whether chunks may be shown that the base did not return.
+
+        Options of a call may be what keeps tenants apart, and only `allow` knows.
+        """
+        if self._settings.allow is not None:
+            return True
+        configured = is_configured(self._settings.base_retriever, self._config)
+        return not self._options and not configured
+
+    def _read(self, function: Callable[[], Read]) -> Read | None:
+        """Read the store; after the first failure no more, so that a slow one costs one wait."""
+        result = _FAILED if self._store_failed else self._store.try_read(function, _FAILED)
+        self._store_failed = result is _FAILED
+        return None if result is _FAILED else cast("Read", result)
+
+    def _pool(self, found: Sequence[Document], more: Sequence[Document]) -> list[Candidate]:
+        id_field = self._settings.id_field
+        if not self.widens:
+            return listed(found, self._fetch_k, id_field)
+        shown = [one for one in more if one in found or self._reach.allows(one, self._run)]
+        return fused(found, shown, self._fetch_k, id_field)
+
+    def _with_feedback(self, pool: list[Candidate]) -> tuple[list[Candidate], Wanted]:
+        """Find out whose evidence each chunk has, and what the pool lacks."""
+        evidence, settings = self._evidence, self._settings
+        if not (evidence.cells or evidence.pins or self._policy.needs != "evidence"):
+            return pool, Wanted()
+        documents = [chunk.document for chunk in pool]
+
+        def read() -> tuple[list[CellKey], Wanted]:
+            cells = self._store.cells_of(documents, id_field=settings.id_field)
+            if not self._may_add:
+                return cells, Wanted()
+            origins = wanted_of(
+                evidence, self._policy, set(cells), k=self._k, inject=settings.inject
+            )
+            since = self._reach.seen_since
+            seen = self._store.snapshots(origins, seen_since=since) if origins else {}
+            return cells, Wanted(origins, seen)
+
+        known = self._read(read)
+        if known is None:
+            return pool, Wanted()
+        pinned = {pin.key for pin in evidence.pins}
+        for at, cell in enumerate(known[0]):
+            # Of several copies of a pinned text the first one is enough.
+            origin = "pinned" if cell in pinned else pool[at].origin
+            pinned.discard(cell)
+            pool[at] = replace(pool[at], cell=cell, origin=origin)
+        return pool, known[1]
+
+    def _view(self, chunks: Sequence[Candidate]) -> View:
+        """Return what the policy reads, for these chunks; nothing where the store failed."""
+        cells, policy = [chunk.cell for chunk in chunks], self._policy
+        nothing = np.zeros(len(chunks))
+        if policy.needs == "ratings":
+            question = None if getattr(policy, "scope", "") == "all" else self.question
+            ratings = self._read(lambda: self._store.ratings_for(cells, question=question))
+            return RatingsView(*(ratings or (nothing, nothing)))
+        if policy.needs == "votes":
+            days = timedelta(days=getattr(policy, "window_days", _WINDOW_DAYS))
+            since = datetime.now(UTC) - days
+            votes = self._read(lambda: self._store.votes_for(cells, since=since))
+            return VotesView(*(votes or (nothing, nothing, nothing)))
+        return evidence_view(self._evidence, cells)
+
+    def _order(self, chunks: Sequence[Candidate], scores: Scores) -> list[int]:
+        """Return the positions of the chunks, best first: pins, oldest first, then by score."""
+        keys = [pin.key for pin in self._evidence.pins]
+        pinned = [at for at, chunk in enumerate(chunks) if chunk.origin == "pinned"]
+        pinned.sort(key=lambda at: keys.index(chunks[at].cell))
+        rest = [at for at in scores.order().tolist() if chunks[at].origin != "pinned"]
+        return [*pinned, *rest]

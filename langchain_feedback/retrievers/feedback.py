@@ -1,0 +1,280 @@
+"""The retriever that learns: any base retriever, ranked anew by what people said before."""
+
+import inspect
+import logging
+import operator
+from typing import Any, Self, get_args
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables.config import patch_config, run_in_executor
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from langchain_feedback.ranking.policies import KernelBelief, Needs, RankingPolicy
+from langchain_feedback.retrievers._base_call import aask, ask
+from langchain_feedback.retrievers._claims import Asked
+from langchain_feedback.retrievers._embedding import aembed, embed
+from langchain_feedback.retrievers._explain import explained
+from langchain_feedback.retrievers._once import Once
+from langchain_feedback.retrievers._pool import kernel_of
+from langchain_feedback.retrievers._reach import Allow, Resolve
+from langchain_feedback.retrievers._retrieval import Retrieval
+from langchain_feedback.store.feedback_store import FeedbackStore
+
+__all__ = ["FeedbackRetriever"]
+
+logger = logging.getLogger(__name__)
+
+_CONFIG = "_feedback_config"
+
+
+class FeedbackRetriever(BaseRetriever):
+    """Ranks what any retriever finds by what people said of it under similar questions.
+
+    No chat model is asked, and the question is embedded at most once. Each retrieval is
+    recorded in the store under a trace id, which the documents carry, so that a rating goes
+    to what it is about. A broken or slow store costs the adjustment, never the answer.
+
+    The run's metadata say who asks: `user_id`, and `session_id` or else `thread_id`. Under
+    `feedback_trace_id` the caller may hand over an id made with `new_trace_id()`; a further
+    search for the same question joins its trace with a higher `feedback_attempt`.
+
+    Results are copies, with `relevance_score` and `feedback` (`trace_id`, `chunk_id`,
+    `base_rank`, `origin`, `belief`, `multiplier`) in their metadata. `k` may be given in each
+    call, and every other option of a call is handed to the base retriever.
+
+    A pinned chunk comes first for its question, and well-liked chunks are added that the base
+    did not find. If a filter in `search_kwargs`, or a function of your own, keeps tenants
+    apart, then give each tenant a `store.scoped(...)`, or give `allow`. Without `allow`
+    nothing is added in a call that passes options, such as `filter=`, to the base.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langchain_core.vectorstores import InMemoryVectorStore
+        >>> from langchain_feedback import FeedbackRetriever, FeedbackStore, trace_id_of
+        >>> texts = ["Refunds take 14 days.", "Servers reboot at night.", "Plans are monthly."]
+        >>> embeddings = DeterministicFakeEmbedding(size=8)
+        >>> base = InMemoryVectorStore.from_texts(texts, embeddings).as_retriever()
+        >>> store = FeedbackStore("sqlite://", embeddings=embeddings)
+        >>> retriever = FeedbackRetriever(base_retriever=base, store=store)
+        >>> found = retriever.invoke("How long?", {"metadata": {"user_id": "ann"}})
+        >>> event_id = store.rate(trace_id_of(found), 5, target=found[2])
+        >>> again = retriever.invoke("how long")
+        >>> [text.page_content for text in again].index(found[2].page_content)
+        1
+        >>> round(again[1].metadata["feedback"]["multiplier"], 3)
+        1.222
+    """
+
+    base_retriever: Any
+    """Any Runnable from a string to documents."""
+    store: FeedbackStore
+    """Where retrievals and votes are kept. Its namespace is the only one that is read."""
+    k: int = Field(default=4, ge=1)
+    """The most documents that a call returns."""
+    fetch_k: int | None = Field(default=None, ge=1)
+    """How many the base is asked for, and the most of its documents that are ranked; None:
+    the greater of 20 and 4 `k`. Doubled where the fallback retriever is asked too."""
+    base_k_arg: str | None = "k"
+    """The option by which the base is told `fetch_k`; passed only if the base takes an option
+    of that name. None: never; the base then returns as many as it always does."""
+    policy: RankingPolicy = Field(default_factory=KernelBelief)
+    """How feedback becomes an order."""
+    inject: int = Field(default=3, ge=0)
+    """The most chunks that are added to what the base found, for a belief of .1 or more."""
+    allow: Allow | None = None
+    """Tells whether a chunk that the base did not return may be shown in a run with these
+    metadata. An error counts as a refusal. In async calls it runs in a worker thread."""
+    resolve: Resolve | None = None
+    """Reads chunks from the index by their ids, such as `vector_store.get_by_ids`: those that
+    are gone or changed are not added. Without it, chunks seen in the last 30 days are added
+    as they were. In async calls it runs in a worker thread."""
+    fallback_retriever: Any = None
+    """Another search, asked too where answers to such questions failed more often than not."""
+    id_field: str | None = None
+    """The metadata field that holds a chunk's id, where `Document.id` does not."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    _once: Once = PrivateAttr(default_factory=lambda: Once(logger))
+
+    @field_validator("base_retriever", "fallback_retriever")
+    @classmethod
+    def _check_runnable(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, Runnable):
+            msg = (
+                f"expected a Runnable from a string to documents, got {value!r}; use "
+                "`as_retriever()` of a vector store, or wrap a function in `RunnableLambda`"
+            )
+            raise ValueError(msg)
+        return value
+
+    @field_validator("allow", "resolve")
+    @classmethod
+    def _check_plain_function(cls, value: Any) -> Any:
+        if inspect.iscoroutinefunction(value):
+            msg = f"expected a plain function, which runs in a thread in async calls: {value!r}"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        if self.base_retriever is None:
+            msg = "base_retriever is missing: any Runnable from a string to documents"
+            raise ValueError(msg)
+        if self.policy.needs not in get_args(Needs):
+            msg = f"policy.needs must be one of {get_args(Needs)}, got {self.policy.needs!r}"
+            raise ValueError(msg)
+        fitted_for = getattr(kernel_of(self.policy), "embedder", None)
+        if fitted_for is not None and fitted_for != self.store.embedder:
+            msg = (
+                f"The policy's kernel was fitted for the embedder {fitted_for!r}, and the store "
+                f"has {self.store.embedder!r}: fit it anew with `store.fit_kernel()`"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def once(self) -> Once:
+        """Says things once in this retriever's life."""
+        return self._once
+
+    def invoke(
+        self,
+        input: str,  # noqa: A002  LangChain's own name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Retrieve; see `BaseRetriever.invoke`.
+
+        Raises:
+            ValueError: If `k` is below 1.
+        """
+        # The base gets the whole config, of which LangChain's hook sees the callbacks only.
+        return super().invoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
+
+    async def ainvoke(
+        self,
+        input: str,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Retrieve without blocking the event loop; otherwise the same as `invoke`."""
+        return await super().ainvoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
+
+    def explain(self, trace_id: str) -> list[dict[str, Any]]:
+        """Say of each chunk of a retrieval why it stood where it did.
+
+        Args:
+            trace_id: See `trace_id_of`.
+
+        Returns:
+            One dict for each candidate, in final order, with those that were considered and
+            not returned, of each search of the trace: `chunk_id`, `source`, `attempt`,
+            `returned`, `base_rank` (from 0; None: the base did not return it), `final_rank`,
+            `origin`, `belief`, `multiplier`, `evidence`, `why`. All but `evidence` are as they
+            were at the retrieval; `evidence` is what is known now, by past question:
+            `question`, `similarity`, `kernel` (its weight, from 0 to 1), `positive`,
+            `negative` and `signals` (`signal`, `rating`, `polarity`, `weight`, `actor`,
+            `received_at`).
+
+        Raises:
+            UnknownTraceError: If the store has no such trace.
+            StoreError: If the store cannot be read.
+        """
+        return explained(self.store, self.policy, trace_id, self._once)
+
+    async def aexplain(self, trace_id: str) -> list[dict[str, Any]]:
+        """Do as `explain`, without blocking the event loop."""
+        return await run_in_executor(None, self.explain, trace_id)
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        **options: Any,
+    ) -> list[Document]:
+        config = _child_config(options, run_manager)
+        retrieval = self._retrieval(query, run_manager.metadata, config, k, options)
+        with retrieval.claimed():
+            retrieval.open()
+            wanted = self.store.embeddings if retrieval.embeds else None
+            retrieval.look_up(embed(wanted, retrieval.question, self._once))
+            found = ask(self.base_retriever, query, config, retrieval.base_options)
+            more: list[Document] = []
+            if retrieval.widens:
+                try:
+                    more = ask(self.fallback_retriever, query, config, retrieval.fallback_options)
+                except Exception as error:  # noqa: BLE001
+                    self._warn_of_fallback(error)
+            return retrieval.finish(found, more)
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        **options: Any,
+    ) -> list[Document]:
+        config = _child_config(options, run_manager)
+        retrieval = self._retrieval(query, run_manager.metadata, config, k, options)
+        with retrieval.claimed():
+            if retrieval.reads_to_open:
+                await run_in_executor(None, retrieval.open)
+            else:
+                retrieval.open()
+            wanted = self.store.embeddings if retrieval.embeds else None
+            vector = await aembed(wanted, retrieval.question, self._once)
+            await run_in_executor(None, retrieval.look_up, vector)
+            found = await aask(self.base_retriever, query, config, retrieval.base_options)
+            more: list[Document] = []
+            if retrieval.widens:
+                try:
+                    options = retrieval.fallback_options
+                    more = await aask(self.fallback_retriever, query, config, options)
+                except Exception as error:  # noqa: BLE001
+                    self._warn_of_fallback(error)
+            return await run_in_executor(None, retrieval.finish, found, more)
+
+    def _retrieval(
+        self,
+        query: str,
+        metadata: dict[str, Any],
+        config: RunnableConfig,
+        k: int | None,
+        options: dict[str, Any],
+    ) -> Retrieval:
+        return Retrieval(
+            self,
+            Asked.from_run(query, metadata),
+            k=self.k if k is None else _checked_k(k),
+            options=options,
+            config=config,
+            run=metadata,
+        )
+
+    def _warn_of_fallback(self, error: Exception) -> None:
+        self._once.warn("fallback", "The fallback retriever failed, the base did not: %r", error)
+
+
+def _child_config(
+    options: dict[str, Any],
+    run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
+) -> RunnableConfig:
+    """Take the run's config out of the options, for runs below this one."""
+    return patch_config(options.pop(_CONFIG, None), callbacks=run_manager.get_child())
+
+
+def _checked_k(k: Any) -> int:
+    if isinstance(k, bool) or operator.index(k) < 1:
+        msg = f"k must be at least 1, not {k!r}"
+        raise ValueError(msg)
+    return operator.index(k)
