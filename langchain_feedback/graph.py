@@ -8,7 +8,7 @@ is spent, the graph abstains. It always ends.
 """
 
 from collections.abc import Hashable, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
@@ -40,6 +40,11 @@ from langchain_feedback.judges.two_steps import CheckAndHighlight
 from langchain_feedback.nodes.abstention import AbstentionMessage
 from langchain_feedback.nodes.keys import StateKeys, state_schema
 from langchain_feedback.nodes.recording import CitationForm
+from langchain_feedback.nodes.retrieval import store_of
+
+if TYPE_CHECKING:
+    # Importing it takes a database library along, which graphs without a store do not need.
+    from langchain_feedback.store.feedback_store import FeedbackStore
 
 __all__ = ["create_reliable_rag", "reliable_rag_builder"]
 
@@ -66,6 +71,7 @@ def create_reliable_rag(
     stream_drafts: bool = False,
     search_kwargs: Mapping[str, Any] | None = None,
     id_field: str | None = None,
+    store: "FeedbackStore | None" = None,
     checkpointer: Checkpointer = None,
     name: str = "reliable_rag",
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -97,6 +103,8 @@ def create_reliable_rag(
         stream_drafts: Whether drafts are streamed before they are verified.
         search_kwargs: Passed to the retriever, for example `{"k": 4}`.
         id_field: The metadata field that holds a chunk's id, if any.
+        store: Where to keep each retrieval and its outcome, so that it can be rated; None:
+            the retriever's own, if it is a `FeedbackRetriever`.
         checkpointer: As in `StateGraph.compile`.
         name: The graph's name.
 
@@ -108,7 +116,8 @@ def create_reliable_rag(
     Raises:
         TypeError: If `model` is none of what it may be.
         ValueError: If a budget is negative, `on_unknown` or `citations` is not a word it
-            knows, or there are annotations but no messages.
+            knows, there are annotations but no messages, or `store` is not the one that the
+            retriever learns from.
 
     Example:
         >>> from langchain_core.runnables import RunnableLambda
@@ -136,6 +145,7 @@ def create_reliable_rag(
         stream_drafts=stream_drafts,
         search_kwargs=search_kwargs,
         id_field=id_field,
+        store=store,
     )
     return builder.compile(checkpointer=checkpointer, name=name)
 
@@ -157,6 +167,7 @@ def reliable_rag_builder(
     stream_drafts: bool = False,
     search_kwargs: Mapping[str, Any] | None = None,
     id_field: str | None = None,
+    store: "FeedbackStore | None" = None,
 ) -> StateGraph[Any, Any, Any, Any]:
     """Make the graph's builder, to add steps of your own before compiling it.
 
@@ -164,6 +175,7 @@ def reliable_rag_builder(
     and raises the same errors.
     """
     _check_model(model)
+    store = _one_store(retriever, store)
     writer = ExtractiveGenerator() if isinstance(model, str) else model
     can_chat = not is_judge(writer, AnswerGenerator)
     grader = grader or (writer if can_chat else LexicalGrader(id_field=id_field))
@@ -183,7 +195,9 @@ def reliable_rag_builder(
     builder.add_node(nodes.verify_answer(verifier, keys=keys, id_field=id_field))
     budgets = {"max_rewrites": rewrites, "max_regenerations": max_regenerations}
     builder.add_node(nodes.abstain(abstention, keys=keys, **budgets))
-    builder.add_node(nodes.record_answer(citations=citations, keys=keys))
+    builder.add_node(
+        nodes.record_answer(citations=citations, store=store, keys=keys, id_field=id_field)
+    )
     after_grading: dict[Hashable, str] = {"generate": "generate", "abstain": "abstain"}
     if rewrites > 0:
         builder.add_node(nodes.rewrite_question(writer, keys=keys))
@@ -251,6 +265,14 @@ def _schemas(keys: StateKeys) -> dict[str, type[Any]]:
         "input_schema": state_schema("ReliableRAGInput", keys, asked, annotations=chat),
         "output_schema": state_schema("ReliableRAGOutput", keys, _OUTPUT, annotations=chat),
     }
+
+
+def _one_store(retriever: Any, store: "FeedbackStore | None") -> "FeedbackStore | None":
+    learned_from = store_of(retriever)
+    if store is not None and learned_from is not None and store is not learned_from:
+        msg = "store must be the store of the FeedbackRetriever; leave it out."
+        raise ValueError(msg)
+    return store or learned_from
 
 
 def _check_model(model: Any) -> None:

@@ -10,7 +10,7 @@ from types import MethodType
 from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.config import merge_configs, run_in_executor
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 
@@ -51,6 +51,8 @@ class Node(Runnable[Any, dict[str, Any]]):
             act on are raised all the same.
         config: Added to the config of the call: a mapping, or a function of the state.
         step_kwargs: Further arguments of the call.
+        record: Is told of the update before it is returned; beside the event loop, so it
+            may do I/O. It must not raise.
     """
 
     def __init__(
@@ -66,11 +68,12 @@ class Node(Runnable[Any, dict[str, Any]]):
         recover: Callable[[StateView, Exception], Update] | None = None,
         config: Callable[[StateView], RunnableConfig] | None = None,
         step_kwargs: Mapping[str, Any] | None = None,
+        record: Callable[[StateView, Update], None] | None = None,
     ) -> None:
         self.name = name
         self.keys = keys
         self._prepare, self._step, self._finish = prepare, step, finish
-        self._recover, self._config = recover, config
+        self._recover, self._config, self._record = recover, config, record
         self._step_kwargs = dict(step_kwargs or {})
         self.state_schema = node_schema(name, keys, dict.fromkeys([*reads, *writes]))
         # LangGraph reads the annotation of the instance's own `__call__` and adds
@@ -102,20 +105,32 @@ class Node(Runnable[Any, dict[str, Any]]):
 
     def _run(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         view = self._view(state, config)
+        update = self._updated(view)
+        if self._record is not None:
+            self._record(view, update)
+        return self._named(update)
+
+    async def _arun(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
+        view = self._view(state, config)
+        update = await self._aupdated(view)
+        if self._record is not None:
+            await run_in_executor(config, self._record, view, update)
+        return self._named(update)
+
+    def _updated(self, view: StateView) -> Update:
         request = self._prepare(view)
         if isinstance(request, Update) or self._step is None:
-            return self._named(request)
+            return cast("Update", request)
         try:
             result = self._step.invoke(request, self._call_config(view), **self._step_kwargs)
         except Exception as error:  # noqa: BLE001  raised again unless it may be survived
             return self._recovered(view, error)
         return self._finished(view, result)
 
-    async def _arun(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        view = self._view(state, config)
+    async def _aupdated(self, view: StateView) -> Update:
         request = self._prepare(view)
         if isinstance(request, Update) or self._step is None:
-            return self._named(request)
+            return cast("Update", request)
         try:
             call_config = self._call_config(view)
             result = await self._step.ainvoke(request, call_config, **self._step_kwargs)
@@ -138,17 +153,17 @@ class Node(Runnable[Any, dict[str, Any]]):
     def _call_config(self, view: StateView) -> RunnableConfig:
         return merge_configs(view.config, self._config(view)) if self._config else view.config
 
-    def _finished(self, view: StateView, result: Any) -> dict[str, Any]:
-        return self._named(self._finish(view, result) if self._finish else result)
+    def _finished(self, view: StateView, result: Any) -> Update:
+        return self._finish(view, result) if self._finish else cast("Update", result)
 
-    def _recovered(self, view: StateView, error: Exception) -> dict[str, Any]:
+    def _recovered(self, view: StateView, error: Exception) -> Update:
         if self._recover is None or must_raise(error):
             raise error
         update = self._recover(view, error)
         logger.warning(
             "Node %r survived %s: %s", self.name, type(error).__name__, error, exc_info=error
         )
-        return self._named(update)
+        return update
 
     def _named(self, update: Mapping[str, Any]) -> dict[str, Any]:
         names = self.keys.names()

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -21,7 +22,12 @@ from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.abstention import READS, WRITES, abstention, why
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
+from langchain_feedback.nodes.outcomes import keep_outcome
 from langchain_feedback.quotes.plain import link_of
+
+if TYPE_CHECKING:
+    # Importing it takes a database library along, which graphs without a store do not need.
+    from langchain_feedback.store.feedback_store import FeedbackStore
 
 __all__ = ["ANSWER_TAG", "CitationForm", "record_answer"]
 
@@ -32,7 +38,13 @@ ANSWER_TAG = "answer"
 """The tag of the tokens that the user may see."""
 
 
-def record_answer(*, citations: CitationForm = "state", keys: StateKeys | None = None) -> Node:
+def record_answer(
+    *,
+    citations: CitationForm = "state",
+    store: "FeedbackStore | None" = None,
+    keys: StateKeys | None = None,
+    id_field: str | None = None,
+) -> Node:
     """Make the node that publishes a verified draft, or the abstention.
 
     It replays the text as tokens tagged `answer`, whose metadata hold the trace id,
@@ -47,9 +59,17 @@ def record_answer(*, citations: CitationForm = "state", keys: StateKeys | None =
     is the answer, and so are the tokens. `ChatOpenAI` accepts it in the next turn's
     messages; for its Responses API, which would get the annotations, send `.text`.
 
+    With a `store` it keeps, under the state's trace id, the answer and its status, whether
+    it is grounded, the grades, which chunks were kept (the prompt) and which are cited: those
+    with a verified citation. A retrieval that no `FeedbackRetriever` recorded is recorded
+    here. That takes at most the store's `timeout_s`, and a store that is away costs nothing
+    more: what could not be written is written later.
+
     Args:
         citations: `"state"` for the dicts of the state alone, or `"annotations"`.
+        store: Where to keep the outcome; None: nowhere.
         keys: Your graph's names of the keys.
+        id_field: The metadata field that holds a chunk's id, if any.
 
     Raises:
         ValueError: If `citations` is neither, or the keys name no `messages` to annotate.
@@ -87,16 +107,19 @@ def record_answer(*, citations: CitationForm = "state", keys: StateKeys | None =
             message = _annotated(message, view.get("citations"))
         return Update(update | {"messages": [message]})
 
+    reads = [*READS, "draft", "status", "answer", "citations"]
+    reads += ["search_question", "grades"] if store else []
     return Node(
         "record_answer",
         keys=keys,
-        reads=[*READS, "draft", "status", "answer", "citations"],
+        reads=reads,
         writes=[*WRITES, "messages"],
         prepare=prepare,
         # A cached reply would come without tokens, and under an earlier answer's id.
         step=_Replay(cache=False),
         finish=finish,
         config=lambda view: tagged(view, ANSWER_TAG),
+        record=partial(keep_outcome, store, id_field) if store else None,
     )
 
 

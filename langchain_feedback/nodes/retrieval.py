@@ -1,18 +1,23 @@
 """Begin a question, and retrieve chunks for it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_feedback.documents import copy_document
 from langchain_feedback.nodes._node import Node
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import DEFAULTS, StateKeys
-from langchain_feedback.traces import ATTEMPT_KEY, TRACE_ID_KEY, new_trace_id
+from langchain_feedback.traces import ATTEMPT_KEY, TRACE_ID_KEY, new_trace_id, trace_id_of
 
-__all__ = ["begin", "retrieve"]
+if TYPE_CHECKING:
+    # Importing it takes a database library along, which graphs without a store do not need.
+    from langchain_feedback.store.feedback_store import FeedbackStore
+
+__all__ = ["begin", "retrieve", "store_of"]
 
 _PER_QUESTION = [key for key in DEFAULTS if key not in ("question", "documents", "messages")]
 
@@ -62,7 +67,8 @@ def retrieve(
 
     The chunks are copies: the retriever's own objects are never touched. The trace
     id and the attempt (1, then 2 after a rewrite) reach the retriever in
-    `config["metadata"]`. An error of the retriever is raised.
+    `config["metadata"]`. A `FeedbackRetriever` that gives an id which was used before a
+    fresh one changes it in the state, too. An error of the retriever is raised.
 
     Args:
         retriever: Any retriever: a Runnable from a string to documents.
@@ -93,17 +99,31 @@ def retrieve(
         # A retriever that asks a model of its own does not speak to the user.
         return {"metadata": metadata, "tags": [TAG_NOSTREAM]}
 
-    def finish(_: StateView, found: list[Document] | None) -> Update:
-        return Update(documents=[copy_document(document) for document in found or []])
+    learns = store_of(retriever) is not None
+
+    def finish(view: StateView, found: list[Document] | None) -> Update:
+        update = Update(documents=[copy_document(document) for document in found or []])
+        if learns and found and trace_id_of(found) != view.get("trace_id"):
+            # The id was used before: a rating must name the retrieval that it is about.
+            update["trace_id"] = trace_id_of(found)
+        return update
 
     return Node(
         "retrieve",
         keys=keys,
         reads=["question", "search_question", "messages", "rewrites", "trace_id"],
-        writes=["documents"],
+        writes=["documents", "trace_id"],
         prepare=lambda view: view.get("search_question") or view.question,
         step=retriever,
         finish=finish,
         config=config,
         step_kwargs=search_kwargs,
     )
+
+
+def store_of(retriever: Any) -> "FeedbackStore | None":
+    """Return the store that a retriever learns from, also where it is bound; None: it has none."""
+    while isinstance(retriever, RunnableBindingBase):
+        retriever = retriever.bound
+    store = getattr(retriever, "store", None)
+    return store if hasattr(store, "record_soon") else None
