@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from langchain_core.documents import Document
@@ -17,6 +17,7 @@ from langchain_feedback.cli.answering import Answered, answer, chat_model, make_
 from langchain_feedback.cli.evidence import show_evidence
 from langchain_feedback.cli.progress import reading_progress
 from langchain_feedback.cli.rendering import show_answer, show_grades
+from langchain_feedback.demo.flywheel_records import FlywheelSettings, Policy, Signal
 from langchain_feedback.demo.handbook import golden_questions, handbook_documents, stop_words
 from langchain_feedback.errors import LangChainFeedbackError, UnreadableFileError
 from langchain_feedback.local.reading import read_folder
@@ -35,6 +36,10 @@ _UNANSWERABLE = "Do you sell gift cards?"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
+def _lab_option(text: str, *names: str, **options: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel="With --flywheel", **options)
+
+
 @app.callback(invoke_without_command=True)
 def main(
     context: typer.Context,
@@ -48,8 +53,71 @@ def main(
 
 
 @app.command()
-def demo(as_json: Json = False) -> None:
+def demo(  # noqa: PLR0917  each is an option
+    as_json: Json = False,
+    flywheel: Annotated[
+        bool,
+        typer.Option(
+            "--flywheel", help="Rate the answers instead, and see what the ratings change."
+        ),
+    ] = False,
+    signal: Annotated[
+        Signal | None, _lab_option("What is rated; without it, the answer and what it cites.")
+    ] = None,
+    policy: Annotated[
+        Policy | None, _lab_option("The classic rule (average), or the library's own (default).")
+    ] = None,
+    reviewer: Annotated[
+        bool | None,
+        _lab_option("Somebody pins what bad answers lack, each ten events.", "--reviewer"),
+    ] = None,
+    events: Annotated[
+        int | None, _lab_option("How many answers are rated; without it, 100.", min=0)
+    ] = None,
+    plot: Annotated[
+        Path | None, _lab_option("Draw it beside other rules into FILE.png (or .svg, .pdf).")
+    ] = None,
+    database: Annotated[
+        Path | None, _lab_option("A new SQLite file to keep; without it, a temporary one.")
+    ] = None,
+) -> None:
     """Answer five questions from a handbook, and refuse a sixth: no key, no network."""
+    options: dict[str, Any] = {
+        "signal": signal,
+        "policy": policy,
+        "reviewer": reviewer,
+        "events": events,
+        "plot": plot,
+        "database": database,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    with _failures_told():
+        if flywheel:
+            _run_flywheel(as_json=as_json, **given)
+            return
+        if given:
+            msg = f"Only together with --flywheel: {', '.join(f'--{name}' for name in given)}"
+            raise ValueError(msg)
+    _answer_handbook(as_json=as_json)
+
+
+def _run_flywheel(
+    *, as_json: bool, plot: Path | None = None, database: Path | None = None, **settings: Any
+) -> None:
+    # The store's packages take half a second to load: `ask` does without them.
+    from langchain_feedback.cli.flywheel import run_lab, show_run  # noqa: PLC0415
+
+    run = run_lab(FlywheelSettings(**settings), plot=plot, database=database)
+    if as_json:
+        _print_json(run.as_json())
+        return
+    show_run(Console(), run)
+    for name, path in (("plot", plot), ("database", database)):
+        if path is not None:
+            Console().print(Text(plain_text(f"The {name} is in {path}"), "dim"))
+
+
+def _answer_handbook(*, as_json: bool) -> None:
     documents = handbook_documents()
     retriever = TfidfRetriever.from_documents(documents, k=4, stop_words=stop_words())
     graph = make_graph(retriever, documents, None)
@@ -72,7 +140,8 @@ def demo(as_json: Json = False) -> None:
     console.print(
         Text(
             "Without a model, answers are passages picked by their words, and some are not to the "
-            "point.\nYour own files: langchain-feedback ask QUESTION --docs FOLDER",
+            "point.\nYour own files: langchain-feedback ask QUESTION --docs FOLDER\n"
+            "What ratings change: langchain-feedback demo --flywheel",
             "bold",
         )
     )
