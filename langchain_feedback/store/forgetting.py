@@ -20,7 +20,7 @@ from langchain_feedback.store.schema import chunks, pins, signals, trace_chunks,
 
 __all__ = ["Forgotten", "forget", "forget_chunks"]
 
-_SIGNALS, _TRACES = 250, 200
+_SIGNALS, _TRACES = 100, 200
 
 
 @dataclass(frozen=True)

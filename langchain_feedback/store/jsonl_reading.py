@@ -65,7 +65,7 @@ def why(error: Exception) -> str:
         'relevance: Input should be less than or equal to 5, got 7'
     """
     if not isinstance(error, ValidationError):
-        return str(error)
+        return str(error).partition("\n")[0]
     first = error.errors(include_url=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     got = "" if first["type"] == "missing" else f", got {first['input']!r:.60}"

@@ -307,11 +307,16 @@ def test_forget_overwrites_a_persons_words_in_the_sqlite_file(tmp_path):
     assert not any(word in file.read_bytes() for word in (b"555-0199", b"Ann Example"))
 
 
-def test_forget_flushes_what_waits_in_memory_first(tmp_path):
-    store = FeedbackStore(f"sqlite:///{tmp_path}/feedback.db", timeout_s=0.05)
-    store.setup()
-    with store._database.writing():
+def test_forget_flushes_what_waits_in_memory_first(url, monkeypatch):
+    def fail(_):
+        msg = "away"
+        raise StoreError(msg)
+
+    store = FeedbackStore(url)
+    with monkeypatch.context() as away:
+        away.setattr(store._outbox, "_write", fail)
         store.record_soon("t", "How long?", CHUNKS[:1], actor="ann")
+    assert len(store._outbox) == 1
     assert store.forget("ann").traces == 1
     store.close()
     assert column(store, "traces", "trace_id") == []
