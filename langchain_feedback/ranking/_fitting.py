@@ -43,12 +43,12 @@ class _Bins(NamedTuple):
 
 
 def fitted_points(
-    similarity: ArrayLike, first: ArrayLike, second: ArrayLike, *, minimum_events: int
+    similarity: ArrayLike, first: ArrayLike, second: ArrayLike, *, minimum_pairs: int
 ) -> tuple[tuple[float, float], ...]:
     """Return (similarity, weight) points, rising in both."""
     pairs = _pairs(similarity, first, second)
     count = len(pairs.weight)
-    needed = max(minimum_events, 1)
+    needed = max(minimum_pairs, 1)
     if count < needed:
         msg = (
             f"{needed} pairs of rated questions that share a chunk are needed, and there are "

@@ -145,7 +145,7 @@ class CalibratedKernel:
         second: ArrayLike,
         *,
         embedder: str | None = None,
-        minimum_events: int = 500,
+        minimum_pairs: int = 100,
     ) -> Self:
         """Learn from a log how far what one question says of a chunk holds for another.
 
@@ -172,7 +172,7 @@ class CalibratedKernel:
             first: (N,) `conviction` of one question about the chunk, in [-1, 1].
             second: (N,) that of the other. Which one is first does not matter.
             embedder: Name of the embedder, kept with the table.
-            minimum_events: The fewest pairs to learn from; ones without a sign do not count.
+            minimum_pairs: The fewest pairs to learn from; ones without a sign do not count.
 
         Returns:
             A kernel with at most 50 points.
@@ -191,7 +191,7 @@ class CalibratedKernel:
             >>> kernel([0.2, 0.9]).round(1).tolist()
             [0.0, 0.8]
         """
-        points = fitted_points(similarity, first, second, minimum_events=minimum_events)
+        points = fitted_points(similarity, first, second, minimum_pairs=minimum_pairs)
         return cls(points, embedder)
 
     def to_json(self) -> str:

@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -59,8 +60,15 @@ class Deadline:
         msg = f"The feedback store did not answer within {self.seconds} s"
         raise StoreTimeoutError(msg)
 
+    def settle(self, seconds: float) -> None:
+        """Wait for work that goes on although nobody waits for it any more."""
+        until = time.monotonic() + seconds
+        for job in list(self._running):
+            job.done.wait(max(0.0, until - time.monotonic()))
+
     def _start_afresh(self) -> None:
         self._pid, self._threads = os.getpid(), 0
+        self._running: set[_Job[Any]] = set()
         self._idle = 0
         """Threads that wait for a job, less the jobs that wait for a thread."""
         self._jobs: SimpleQueue[_Job[Any]] = SimpleQueue()
@@ -78,7 +86,9 @@ class Deadline:
                         return
                     self._idle -= 1
                 continue
+            self._running.add(job)
             job.run()
+            self._running.discard(job)
 
 
 class _Job(Generic[T]):

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, or_, select, update
 
 from langchain_feedback.store.chunks import storable
 from langchain_feedback.store.database import insert_or_ignore, upsert
-from langchain_feedback.store.question_memory import MemoryChanges
+from langchain_feedback.store.memory.question_memory import MemoryChanges
 from langchain_feedback.store.schema import questions, settings
 
 __all__ = [

@@ -32,7 +32,7 @@ from langchain_feedback.store.tracing import (
 )
 
 if TYPE_CHECKING:
-    from langchain_feedback.store.question_memory import QuestionMemory
+    from langchain_feedback.store.memory.question_memory import QuestionMemory
 
 __all__ = ["KEPT", "StoreBase", "Vector", "now", "twin"]
 
@@ -46,6 +46,7 @@ KEPT: Final = "kept"
 """The half-life that the database holds already."""
 
 _SAID_AGAIN_S = 60
+_SETTLED_S = 30
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +173,11 @@ class StoreBase:
             self._said[what] = time.monotonic()
             name = type(error).__name__
             logger.warning("The answer does without the store (%s): %s: %s", what, name, error)
+
+    def _settle(self) -> None:
+        """Write what waits and wait for what is under way, so that nothing comes after."""
+        self._deadline.settle(_SETTLED_S)
+        self._outbox.flush()
 
     # -- transactions
 

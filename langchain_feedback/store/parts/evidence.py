@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from langchain_feedback.store import reading
 from langchain_feedback.store.chunks import cells_of, snapshots_of
 from langchain_feedback.store.half_life import read_half_life
+from langchain_feedback.store.memory.question_memory import QuestionMemory
 from langchain_feedback.store.parts.base import StoreBase, Vector, now, twin
-from langchain_feedback.store.question_memory import QuestionMemory
 from langchain_feedback.store.questions import Question, known_embedders, memory_changes
 from langchain_feedback.store.records import (
     CellKey,

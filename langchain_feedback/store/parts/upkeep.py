@@ -10,15 +10,16 @@ from langchain_core.runnables import Runnable
 
 from langchain_feedback.errors import NotEnoughFeedbackError, StoreError
 from langchain_feedback.ranking.kernels import CalibratedKernel
-from langchain_feedback.store import calibrating, embedding, exporting, forgetting, pruning
-from langchain_feedback.store.calibrating import Pairs
 from langchain_feedback.store.evidence import rebuild
-from langchain_feedback.store.forgetting import Forgotten
 from langchain_feedback.store.half_life import read_half_life
-from langchain_feedback.store.importing import Imported, Importer
+from langchain_feedback.store.jsonlines import exporting
+from langchain_feedback.store.jsonlines.importing import Imported, Importer
 from langchain_feedback.store.parts.base import StoreBase, now, twin
-from langchain_feedback.store.pruning import Pruned
-from langchain_feedback.store.removing import Access
+from langchain_feedback.store.upkeep import calibrating, embedding, forgetting, pruning
+from langchain_feedback.store.upkeep.calibrating import Pairs
+from langchain_feedback.store.upkeep.forgetting import Forgotten
+from langchain_feedback.store.upkeep.pruning import Pruned
+from langchain_feedback.store.upkeep.removing import Access
 
 __all__ = ["Upkeep"]
 
@@ -51,7 +52,7 @@ class Upkeep(StoreBase):
             ValueError: If the time has no zone, or the age is negative.
         """
         before = pruning.instant_of(older_than, now())
-        self._outbox.flush()
+        self._settle()
         return pruning.prune(self._access, before)
 
     def forget(self, actor: str) -> Forgotten:
@@ -72,7 +73,7 @@ class Upkeep(StoreBase):
         if not actor.strip():
             msg = "Whom to forget? `actor` is blank."
             raise ValueError(msg)
-        self._outbox.flush()
+        self._settle()
         return forgetting.forget(self._access, actor)
 
     def forget_chunks(self, ids: Iterable[str]) -> int:
@@ -86,7 +87,7 @@ class Upkeep(StoreBase):
         Returns:
             How many of the ids the store knew.
         """
-        self._outbox.flush()
+        self._settle()
         return forgetting.forget_chunks(self._access, list(ids))
 
     # -- moving in and out
@@ -100,7 +101,7 @@ class Upkeep(StoreBase):
         Raises:
             StoreError: If the file cannot be written. An older one is then still there.
         """
-        self._outbox.flush()
+        self._settle()
         return exporting.export_jsonl(self._access, path)
 
     def import_jsonl(
@@ -130,7 +131,7 @@ class Upkeep(StoreBase):
         Raises:
             StoreError: If the file cannot be read, or the database not be written.
         """
-        self._outbox.flush()
+        self._settle()
         done = Importer(self._access, now(), retriever, id_field).run(path)
         if done.imported and self.embeddings is not None:
             try:
@@ -186,24 +187,34 @@ class Upkeep(StoreBase):
                 limit=limit, seed=seed,
             )  # fmt: skip
 
-    def fit_kernel(self, minimum_events: int = 500) -> CalibratedKernel:
+    def fit_kernel(
+        self, *, minimum_events: int = 500, minimum_pairs: int = 100
+    ) -> CalibratedKernel:
         """Learn from the log how far feedback holds for similar questions.
 
         Args:
-            minimum_events: The fewest pairs of questions to learn from.
+            minimum_events: The fewest votes on chunks that there must be.
+            minimum_pairs: The fewest pairs of questions with votes on one chunk.
 
         Raises:
             NotEnoughFeedbackError: If there are fewer, or all votes say the same.
         """
+        with self._access.snapshot() as connection:
+            events = calibrating.credited_events(connection, self.namespace)
+        if events < minimum_events:
+            msg = (
+                f"{minimum_events} votes on chunks are needed, and there are {events}. Until "
+                "then use a LinearKernel."
+            )
+            raise NotEnoughFeedbackError(msg)
         pairs = self.calibration_pairs()
         if not len(pairs.similarity):
             msg = (
-                f"{minimum_events} pairs of rated questions that share a chunk are needed, and "
-                "there are 0 with vectors of this store's embedder. Until then use a "
-                "LinearKernel; `embed_questions()` makes the vectors that are missing."
+                "No two rated questions with vectors of this store's embedder share a chunk. "
+                "Until then use a LinearKernel; `embed_questions()` makes missing vectors."
             )
             raise NotEnoughFeedbackError(msg)
-        return CalibratedKernel.fit(*pairs, embedder=self.embedder, minimum_events=minimum_events)
+        return CalibratedKernel.fit(*pairs, embedder=self.embedder, minimum_pairs=minimum_pairs)
 
     @property
     def _access(self) -> Access:

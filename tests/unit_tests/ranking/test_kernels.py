@@ -237,7 +237,7 @@ def test_neither_the_order_of_pairs_nor_who_is_first_matters(random):
 @given(st.lists(st.tuples(cosines, convictions, convictions), max_size=80))
 def test_any_log_of_both_kinds_of_votes_gives_a_table(log):
     both_kinds = [(0.5, 0.5, -0.5), *log]
-    kernel = CalibratedKernel.fit(*zip(*both_kinds, strict=True), minimum_events=1)
+    kernel = CalibratedKernel.fit(*zip(*both_kinds, strict=True), minimum_pairs=1)
     assert len(kernel.points) <= 50
     assert 0 <= kernel(1.0) <= 1
 
@@ -270,7 +270,7 @@ def real_pairs():
 
 
 def test_real_raters_agree_on_close_questions_and_by_chance_on_distant_ones():
-    kernel = CalibratedKernel.fit(*real_pairs(), minimum_events=200)
+    kernel = CalibratedKernel.fit(*real_pairs(), minimum_pairs=200)
     assert kernel(0.7) == 0
     assert kernel(0.9) > 0.2
     assert kernel(1.0) > 0.4
@@ -280,23 +280,23 @@ def test_real_raters_agree_on_close_questions_and_by_chance_on_distant_ones():
 
 
 def test_too_few_pairs_say_how_many_are_needed():
-    log = pairs(499, ramp)
-    with pytest.raises(NotEnoughFeedbackError, match=r"500 pairs .* there are 499"):
+    log = pairs(99, ramp)
+    with pytest.raises(NotEnoughFeedbackError, match=r"100 pairs .* there are 99"):
         CalibratedKernel.fit(*log)
-    assert CalibratedKernel.fit(*log, minimum_events=400).points
+    assert CalibratedKernel.fit(*log, minimum_pairs=90).points
 
 
 def test_pairs_without_a_sign_do_not_count():
-    similarity, first, second = pairs(500, ramp)
+    similarity, first, second = pairs(100, ramp)
     first[0] = 0.0
-    with pytest.raises(NotEnoughFeedbackError, match="there are 499"):
+    with pytest.raises(NotEnoughFeedbackError, match="there are 99"):
         CalibratedKernel.fit(similarity, first, second)
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_an_empty_log_is_not_enough_whatever_is_asked_for(count):
     with pytest.raises(NotEnoughFeedbackError):
-        CalibratedKernel.fit([0.5] * count, [0.5] * count, [0.5] * count, minimum_events=0)
+        CalibratedKernel.fit([0.5] * count, [0.5] * count, [0.5] * count, minimum_pairs=0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -9,8 +9,8 @@ from langchain_core.documents import Document
 
 from langchain_feedback.errors import NotEnoughFeedbackError, StoreError
 from langchain_feedback.ranking.kernels import CalibratedKernel
-from langchain_feedback.store import calibrating
 from langchain_feedback.store.feedback_store import FeedbackStore
+from langchain_feedback.store.upkeep import calibrating
 from tests.unit_tests.store.tables import Angles, column
 
 
@@ -131,7 +131,7 @@ def test_pairs_are_drawn_without_repetition(number):
 def test_a_kernel_is_fitted_to_the_log(url):
     store = FeedbackStore(url, embeddings=Angles())
     topics(store)
-    kernel = store.fit_kernel()
+    kernel = store.fit_kernel(minimum_events=100)
     assert isinstance(kernel, CalibratedKernel)
     assert kernel.embedder == store.embedder == "Angles/angles"
     near, far = kernel([math.cos(math.radians(2)), math.cos(math.radians(80))])
@@ -139,16 +139,18 @@ def test_a_kernel_is_fitted_to_the_log(url):
     assert far < 0.1
 
 
-def test_too_few_pairs_are_told_with_numbers(url):
+def test_too_little_feedback_is_told_with_numbers(url):
     store = FeedbackStore(url, embeddings=Angles())
-    with pytest.raises(NotEnoughFeedbackError, match=r"500 pairs .* there are 0"):
+    with pytest.raises(NotEnoughFeedbackError, match=r"500 votes .* there are 0"):
         store.fit_kernel()
+    with pytest.raises(NotEnoughFeedbackError, match="embed_questions"):
+        store.fit_kernel(minimum_events=0)
     for angle, rating in ((0, 5), (10, 1), (20, 5)):
         voted(store, f"About {angle}", "a", rating)
-    with pytest.raises(NotEnoughFeedbackError, match=r"500 pairs .* there are 3"):
-        store.fit_kernel()
-    with pytest.raises(NotEnoughFeedbackError, match=r"5 pairs .* there are 3"):
-        store.fit_kernel(minimum_events=5)
+    with pytest.raises(NotEnoughFeedbackError, match=r"4 votes .* there are 3"):
+        store.fit_kernel(minimum_events=4)
+    with pytest.raises(NotEnoughFeedbackError, match=r"100 pairs .* there are 3"):
+        store.fit_kernel(minimum_events=3)
 
 
 async def test_a22_the_async_twins_do_the_same(url):
@@ -157,7 +159,7 @@ async def test_a22_the_async_twins_do_the_same(url):
     assert await store.aembed_questions() == 0
     pairs = await store.acalibration_pairs(limit=50)
     assert len(pairs.similarity) == 50
-    assert await store.afit_kernel(minimum_events=50) == store.fit_kernel(minimum_events=50)
+    assert await store.afit_kernel(minimum_events=9) == store.fit_kernel(minimum_events=9)
 
 
 # -- embed_questions

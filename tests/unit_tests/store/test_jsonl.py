@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_feedback.errors import StoreError
 from langchain_feedback.store.feedback_store import FeedbackStore
-from langchain_feedback.store.importing import Imported
+from langchain_feedback.store.jsonlines.importing import Imported
 from langchain_feedback.store.records import TracedChunk
 from tests.unit_tests.store.tables import (
     CHUNKS,

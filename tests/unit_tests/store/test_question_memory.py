@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_feedback.store.hnsw import Hnsw
-from langchain_feedback.store.question_memory import MemoryChanges, QuestionMemory
+from langchain_feedback.store.memory.hnsw import Hnsw
+from langchain_feedback.store.memory.question_memory import MemoryChanges, QuestionMemory
 
 DIMENSION = 8
 
@@ -417,7 +417,7 @@ def test_the_interpreter_ends_cleanly_while_a_graph_is_built():
     program = """if True:
         import time
         import numpy as np
-        from langchain_feedback.store.question_memory import MemoryChanges, QuestionMemory
+        from langchain_feedback.store.memory.question_memory import MemoryChanges, QuestionMemory
         rows = np.random.default_rng(0).standard_normal((60_000, 128)).astype(np.float32)
         memory = QuestionMemory(hnsw_above=500)
         memory.refresh(lambda _: MemoryChanges(1, 1, np.arange(len(rows)), rows))

@@ -13,8 +13,8 @@ import pytest
 from langchain_core.documents import Document
 
 from langchain_feedback.errors import StoreError, UnknownTraceError
-from langchain_feedback.store import forgetting, pruning
 from langchain_feedback.store.feedback_store import FeedbackStore
+from langchain_feedback.store.upkeep import forgetting, pruning
 from tests.unit_tests.store.tables import (
     CHUNKS,
     Angles,

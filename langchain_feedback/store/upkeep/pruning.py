@@ -8,15 +8,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, exists, select
 
 from langchain_feedback.store.questions import forget_memory
-from langchain_feedback.store.removing import (
-    Access,
-    drop_questions,
-    drop_signals,
-    drop_traces,
-    is_silent,
-    is_unused,
-    pages_of,
-)
 from langchain_feedback.store.schema import (
     chunks,
     credits_,
@@ -25,6 +16,15 @@ from langchain_feedback.store.schema import (
     signals,
     trace_chunks,
     traces,
+)
+from langchain_feedback.store.upkeep.removing import (
+    Access,
+    drop_questions,
+    drop_signals,
+    drop_traces,
+    is_silent,
+    is_unused,
+    pages_of,
 )
 
 __all__ = ["Pruned", "instant_of", "prune"]

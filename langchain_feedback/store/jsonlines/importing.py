@@ -15,20 +15,20 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from langchain_feedback.errors import UnknownChunkError, UnknownTraceError
 from langchain_feedback.store.evidence import recredit
-from langchain_feedback.store.imported_rows import (
+from langchain_feedback.store.jsonlines.imported_rows import (
     awaited_among,
     known_events,
     write_chunk,
     write_pin,
     write_signal,
 )
-from langchain_feedback.store.jsonl import ChunkLine, PinLine, RecipeLine, SignalLine
-from langchain_feedback.store.jsonl_reading import Bad, Good, read_lines, why
+from langchain_feedback.store.jsonlines.lines import ChunkLine, PinLine, RecipeLine, SignalLine
+from langchain_feedback.store.jsonlines.reading import Bad, Good, read_lines, why
 from langchain_feedback.store.questions import Question, question_key
 from langchain_feedback.store.records import TracedChunk
-from langchain_feedback.store.removing import Access
 from langchain_feedback.store.schema import signals
 from langchain_feedback.store.tracing import attach, new_trace, write_trace
+from langchain_feedback.store.upkeep.removing import Access
 from langchain_feedback.store.voting import Event
 
 __all__ = ["Imported", "Importer"]

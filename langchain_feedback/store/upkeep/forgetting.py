@@ -9,14 +9,14 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from langchain_feedback.store.evidence import batched, recredit
 from langchain_feedback.store.questions import forget_memory
-from langchain_feedback.store.removing import (
+from langchain_feedback.store.schema import chunks, pins, signals, trace_chunks, traces
+from langchain_feedback.store.upkeep.removing import (
     Access,
     drop_questions,
     drop_signals,
     drop_traces,
     pages_of,
 )
-from langchain_feedback.store.schema import chunks, pins, signals, trace_chunks, traces
 
 __all__ = ["Forgotten", "forget", "forget_chunks"]
 

@@ -14,8 +14,13 @@ from uuid import uuid4
 from sqlalchemy import Column, Connection, RowMapping, Table, select
 
 from langchain_feedback.errors import StoreError
-from langchain_feedback.store.jsonl import CandidateLine, ChunkLine, PinLine, SignalLine, TraceLine
-from langchain_feedback.store.removing import Access
+from langchain_feedback.store.jsonlines.lines import (
+    CandidateLine,
+    ChunkLine,
+    PinLine,
+    SignalLine,
+    TraceLine,
+)
 from langchain_feedback.store.schema import (
     chunks,
     pins,
@@ -25,6 +30,7 @@ from langchain_feedback.store.schema import (
     trace_searches,
     traces,
 )
+from langchain_feedback.store.upkeep.removing import Access
 
 __all__ = ["export_jsonl"]
 

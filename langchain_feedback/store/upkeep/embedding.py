@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sqlalchemy import bindparam, select, update
 
 from langchain_feedback.store.questions import Question, remember, unembedded_questions
-from langchain_feedback.store.removing import Access, pages_of
 from langchain_feedback.store.schema import questions
+from langchain_feedback.store.upkeep.removing import Access, pages_of
 
 __all__ = ["embed_questions"]
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, func, select
 
 from langchain_feedback.ranking.belief import conviction
 from langchain_feedback.store.evidence import aged, batched
-from langchain_feedback.store.schema import ANSWER, evidence, questions
+from langchain_feedback.store.schema import ANSWER, credits_, evidence, questions
 
-__all__ = ["Pairs", "calibration_pairs", "vectors_of"]
+__all__ = ["Pairs", "calibration_pairs", "credited_events", "vectors_of"]
 
 _OF_A_CHUNK = 200
 """The most pairs of one chunk: a popular one must not speak for all."""
@@ -52,6 +52,17 @@ def vectors_of(connection: Connection, namespace: str, prefix: str) -> str | Non
     )
     names = [str(row.embedder) for row in rows]
     return next((name for name in names if name.rpartition(":")[0] == prefix), None)
+
+
+def credited_events(connection: Connection, namespace: str) -> int:
+    """Return how many votes in force say something of a chunk."""
+    mine = select(questions.c.question_id).where(questions.c.namespace == namespace)
+    votes = (
+        select(func.count(credits_.c.seq.distinct()))
+        .where(credits_.c.question_id.in_(mine))
+        .where(credits_.c.chunk_id != ANSWER, credits_.c.polarity != 0)
+    )
+    return int(connection.execute(votes).scalar() or 0)
 
 
 def calibration_pairs(

@@ -11,7 +11,13 @@ from typing import Annotated, NamedTuple, NoReturn
 from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_feedback.errors import StoreError
-from langchain_feedback.store.jsonl import ChunkLine, Line, PinLine, RecipeLine, SignalLine
+from langchain_feedback.store.jsonlines.lines import (
+    ChunkLine,
+    Line,
+    PinLine,
+    RecipeLine,
+    SignalLine,
+)
 
 __all__ = ["Bad", "Good", "read_lines", "why"]
 

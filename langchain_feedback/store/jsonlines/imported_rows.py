@@ -7,7 +7,7 @@ from sqlalchemy import Connection, insert, select
 
 from langchain_feedback.errors import UnknownChunkError, UnknownTraceError
 from langchain_feedback.store.database import insert_or_ignore, upsert
-from langchain_feedback.store.jsonl import ChunkLine, PinLine, SignalLine, TraceLine
+from langchain_feedback.store.jsonlines.lines import ChunkLine, PinLine, SignalLine, TraceLine
 from langchain_feedback.store.questions import Question, question_id_of, remember
 from langchain_feedback.store.schema import (
     ANSWER,

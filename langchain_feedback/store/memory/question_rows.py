@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_feedback.store.hnsw import Hnsw
+from langchain_feedback.store.memory.hnsw import Hnsw
 
 __all__ = ["Rows", "units_of"]
 

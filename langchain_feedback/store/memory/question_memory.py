@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_feedback.store.hnsw import Hnsw, HnswBuilder, Snapshot
-from langchain_feedback.store.question_rows import Rows, units_of
+from langchain_feedback.store.memory.hnsw import Hnsw, HnswBuilder, Snapshot
+from langchain_feedback.store.memory.question_rows import Rows, units_of
 
 __all__ = ["MemoryChanges", "QuestionMemory"]
 

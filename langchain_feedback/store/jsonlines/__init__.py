@@ -1,0 +1,1 @@
+"""Moving feedback in and out, as JSON Lines."""
