@@ -10,6 +10,7 @@ __all__ = [
     "StoreError",
     "StoreRejectedError",
     "StoreVersionError",
+    "TraceReusedError",
     "UnknownChunkError",
     "UnknownEventError",
     "UnknownModelError",
@@ -63,6 +64,10 @@ class StoreVersionError(StoreError):
 
 class UnknownTraceError(StoreError, LookupError):
     """A trace id is not in the store."""
+
+
+class TraceReusedError(StoreError, ValueError):
+    """A trace id was used for another question; make one for each with `new_trace_id()`."""
 
 
 class UnknownEventError(StoreError, LookupError):

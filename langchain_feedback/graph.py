@@ -186,7 +186,7 @@ def reliable_rag_builder(
     rewrites = max_rewrites if can_chat else min(max_rewrites, 0)
 
     builder = _Builder(**_schemas(keys))
-    builder.add_node(nodes.begin(keys=keys))
+    builder.add_node(nodes.begin(keys=keys, store=store))
     builder.add_node(nodes.retrieve(retriever, keys=keys, **(search_kwargs or {})))
     builder.add_node(
         nodes.grade_documents(grader, on_unknown=on_unknown, keys=keys, id_field=id_field)

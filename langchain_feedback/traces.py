@@ -1,4 +1,4 @@
-"""The id that binds an answer to its retrieval."""
+"""The id that binds an answer to its retrieval, and where it travels."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,13 +6,26 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.utils.uuid import uuid7
 
-__all__ = ["ATTEMPT_KEY", "TRACE_ID_KEY", "asker_of", "new_trace_id", "trace_id_of"]
+__all__ = [
+    "ATTEMPT_KEY",
+    "MARKS_KEY",
+    "TRACE_ID_KEY",
+    "Retrieved",
+    "asker_of",
+    "marks_of",
+    "new_trace_id",
+    "storable",
+    "trace_id_of",
+]
 
 TRACE_ID_KEY = "feedback_trace_id"
 """The key of a run's `config["metadata"]` under which a trace id travels."""
 
 ATTEMPT_KEY = "feedback_attempt"
 """The key beside it for the number of the search: 1, then 2 after a rewritten question."""
+
+MARKS_KEY = "feedback"
+"""The key of a document's metadata under which a `FeedbackRetriever` says where it stood."""
 
 
 def new_trace_id() -> str:
@@ -28,11 +41,40 @@ def new_trace_id() -> str:
     return str(uuid7())
 
 
+class Retrieved(list[Document]):
+    """What one retrieval returned: a list that knows its trace id, also where it is empty.
+
+    Example:
+        >>> Retrieved([], "t1") == [], trace_id_of(Retrieved([], "t1"))
+        (True, 't1')
+    """
+
+    def __init__(self, documents: Iterable[Document], trace_id: str) -> None:
+        super().__init__(documents)
+        self.trace_id = trace_id
+
+
+def marks_of(document: Document) -> dict[str, Any]:
+    """Return what a `FeedbackRetriever` wrote into a document, as a new dict.
+
+    The key is a common word: whatever else an index keeps under it counts as no marks.
+
+    Example:
+        >>> marks_of(Document("A refund.", metadata={"feedback": {"trace_id": "t1"}}))
+        {'trace_id': 't1'}
+        >>> marks_of(Document("A refund.", metadata={"feedback": "good"}))
+        {}
+    """
+    marks = document.metadata.get(MARKS_KEY)
+    return dict(marks) if isinstance(marks, Mapping) else {}
+
+
 def trace_id_of(documents: Iterable[Document] | Document) -> str:
     """Return the id of the retrieval that returned these documents.
 
     Args:
-        documents: What a `FeedbackRetriever` returned, or one of them.
+        documents: What a `FeedbackRetriever` returned, or one of them. Its own empty list
+            will do, a copy of it will not.
 
     Raises:
         ValueError: If there are no documents, they carry no trace id, or they come from
@@ -43,6 +85,8 @@ def trace_id_of(documents: Iterable[Document] | Document) -> str:
         >>> trace_id_of(found)
         't1'
     """
+    if isinstance(documents, Retrieved) and not documents:
+        return documents.trace_id
     documents = [documents] if isinstance(documents, Document) else list(documents)
     if not documents:
         msg = (
@@ -50,26 +94,37 @@ def trace_id_of(documents: Iterable[Document] | Document) -> str:
             'retrieve, and pass it as config["metadata"]["feedback_trace_id"].'
         )
         raise ValueError(msg)
-    feedback = [document.metadata.get("feedback") or {} for document in documents]
-    found = {marks.get("trace_id") for marks in feedback}
-    if None in found or len(found) > 1:
-        what = "no trace id" if found == {None} else f"more than one trace id: {found!r}"
+    ids = [marks_of(document).get("trace_id") for document in documents]
+    # Another program's mark under this name may be anything, even unhashable.
+    found = {trace_id if isinstance(trace_id, str) else None for trace_id in ids}
+    trace_id = found.pop()
+    if found or not trace_id:
+        what = f"more than one trace id: {found | {trace_id}!r}" if found else "no trace id"
         msg = f"These documents carry {what}. Pass what one call of a FeedbackRetriever returned."
         raise ValueError(msg)
-    return str(found.pop())
+    return trace_id
 
 
 def asker_of(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return who asks and in which session, by a run's metadata.
 
-    They are `user_id`, and `session_id` or else LangGraph's `thread_id`.
+    They are `user_id`, and `session_id` or else LangGraph's `thread_id`. A client may have
+    sent them: they are returned as any database can hold them.
 
     Example:
         >>> asker_of({"user_id": 7, "thread_id": "chat-1"})
         ('7', 'chat-1')
     """
-    user, session, thread = (
-        None if metadata.get(key) in (None, "") else str(metadata[key])
-        for key in ("user_id", "session_id", "thread_id")
-    )
-    return user, session or thread
+    given = (metadata.get(key) for key in ("user_id", "session_id", "thread_id"))
+    user, session, thread = (None if one is None else storable(str(one)) for one in given)
+    return user or None, session or thread or None
+
+
+def storable(text: str) -> str:
+    r"""Return a text that every database can hold: without NUL and lone surrogates.
+
+    Example:
+        >>> storable("a\0b\ud800")
+        'a\ufffdb?'
+    """
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

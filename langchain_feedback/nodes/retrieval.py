@@ -1,12 +1,14 @@
 """Begin a question, and retrieve chunks for it."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
+from langchain_feedback.claims import RESERVED, Asked, Claim, claims_of
 from langchain_feedback.documents import copy_document
 from langchain_feedback.nodes._node import Node
 from langchain_feedback.nodes._view import StateView, Update
@@ -16,13 +18,14 @@ from langchain_feedback.traces import ATTEMPT_KEY, TRACE_ID_KEY, new_trace_id, t
 if TYPE_CHECKING:
     # Importing it takes a database library along, which graphs without a store do not need.
     from langchain_feedback.store.feedback_store import FeedbackStore
+    from langchain_feedback.store.records import TraceRecord
 
 __all__ = ["begin", "retrieve", "store_of"]
 
 _PER_QUESTION = [key for key in DEFAULTS if key not in ("question", "documents", "messages")]
 
 
-def begin(*, keys: StateKeys | None = None) -> Node:
+def begin(*, store: "FeedbackStore | None" = None, keys: StateKeys | None = None) -> Node:
     """Make the node that opens a question: a fresh trace id, and budgets at zero.
 
     It resets every per-question key, so that the second question on a thread has
@@ -30,7 +33,13 @@ def begin(*, keys: StateKeys | None = None) -> Node:
     the caller hands one over. In a chat graph it takes the last human message as
     the question.
 
+    With a `store`, an id that was used before (in a batch, for another question of a
+    thread, for one that is answered) is replaced by a fresh one, with a line in the log.
+    Give it the store that `record_answer` has; else that one refuses to mix two questions
+    and keeps nothing of the second.
+
     Args:
+        store: Knows which ids were used. It is read only where the caller hands one over.
         keys: Your graph's names of the keys.
 
     Raises:
@@ -42,19 +51,45 @@ def begin(*, keys: StateKeys | None = None) -> Node:
     """
     keys = keys or StateKeys()
 
-    def prepare(view: StateView) -> Update:
-        given = (view.config.get("metadata") or {}).get(TRACE_ID_KEY)
+    def prepare(view: StateView) -> Asked | Update:
+        metadata = view.config.get("metadata") or {}
+        asked = Asked.from_run(_asked(view), metadata, attempt=RESERVED)
+        if store is None or asked.trace_id is None:
+            return opened(view, asked.trace_id or new_trace_id())
+        return asked
+
+    def opened(view: StateView, trace_id: str) -> Update:
         reset = {key: StateView({}, keys).get(key) for key in _PER_QUESTION}
-        update = Update(reset | {"trace_id": str(given or new_trace_id())})
-        # In a chat the state still holds the question of the turn before.
-        asked = view.last_human
-        question = view.question if asked is None else view.checked(asked)
+        update = Update(reset | {"trace_id": trace_id})
         if keys.messages is not None:
-            update["question"] = question
+            update["question"] = _asked(view)
         return update
 
-    reads = ["question", "messages"]
-    return Node("begin", keys=keys, reads=reads, writes=_PER_QUESTION, prepare=prepare)
+    return Node(
+        "begin",
+        keys=keys,
+        reads=["question", "messages"],
+        writes=_PER_QUESTION,
+        prepare=prepare,
+        # A Runnable: async graphs run it beside the event loop, since it may read.
+        step=RunnableLambda(partial(_reserved, store), name="reserve_trace_id") if store else None,
+        finish=lambda view, claim: opened(view, claim.trace_id),
+    )
+
+
+def _asked(view: StateView) -> str:
+    """Return the question of this turn: in a chat the state still holds the one before."""
+    last = view.last_human
+    return view.question if last is None else view.checked(last)
+
+
+def _reserved(store: "FeedbackStore", asked: Asked) -> Claim:
+    """Take the id for this question; a retriever over the same store joins it."""
+
+    def read_trace(trace_id: str) -> "TraceRecord | None":
+        return store.try_read(lambda: store.trace(trace_id), None)
+
+    return claims_of(store).claim(asked, read_trace)
 
 
 def retrieve(
@@ -67,8 +102,9 @@ def retrieve(
 
     The chunks are copies: the retriever's own objects are never touched. The trace
     id and the attempt (1, then 2 after a rewrite) reach the retriever in
-    `config["metadata"]`. A `FeedbackRetriever` that gives an id which was used before a
-    fresh one changes it in the state, too. An error of the retriever is raised.
+    `config["metadata"]`. A `FeedbackRetriever` that goes by a fresh id, since this one was
+    used before, changes it in the state, too, whether it finds anything or not. An error of
+    the retriever is raised.
 
     Args:
         retriever: Any retriever: a Runnable from a string to documents.
@@ -103,9 +139,10 @@ def retrieve(
 
     def finish(view: StateView, found: list[Document] | None) -> Update:
         update = Update(documents=[copy_document(document) for document in found or []])
-        if learns and found and trace_id_of(found) != view.get("trace_id"):
+        recorded = _recorded_as(found) if learns else None
+        if recorded and recorded != view.get("trace_id"):
             # The id was used before: a rating must name the retrieval that it is about.
-            update["trace_id"] = trace_id_of(found)
+            update["trace_id"] = recorded
         return update
 
     return Node(
@@ -119,6 +156,14 @@ def retrieve(
         config=config,
         step_kwargs=search_kwargs,
     )
+
+
+def _recorded_as(found: list[Document] | None) -> str | None:
+    """Return the trace id of what a `FeedbackRetriever` returned; None where others stood in."""
+    try:
+        return trace_id_of([] if found is None else found)
+    except ValueError:
+        return None
 
 
 def store_of(retriever: Any) -> "FeedbackStore | None":

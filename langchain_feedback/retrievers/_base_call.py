@@ -31,7 +31,8 @@ def takes(runnable: Any, name: str) -> bool:
 
     A parameter of that name says so, and a vector store's retriever hands every option to
     its search. A bare `**kwargs` does not: what it is handed on to may refuse the option.
-    Bindings, sequences, fallbacks and wrappers are read through to whom the option reaches.
+    Bindings, sequences, fallbacks and wrappers that do not name it themselves are read
+    through to whom the option reaches.
 
     Example:
         >>> takes(RunnableLambda(lambda query, k=4: [query] * k), "k")
@@ -39,7 +40,9 @@ def takes(runnable: Any, name: str) -> bool:
         >>> takes(RunnableLambda(lambda query: [query]), "k")
         False
     """
-    return all(_leaf_takes(leaf, name) for leaf in _leaves(runnable))
+    return all(
+        _takes(part, name) for part in _reached(runnable, name) if not _hands_on(part, name)
+    )
 
 
 def ask(
@@ -59,7 +62,7 @@ async def aask(
     options: Mapping[str, Any],
 ) -> list[Document]:
     """Call a retriever without blocking the event loop; the same as `ask` otherwise."""
-    if options and any(_is_sync_only(leaf) for leaf in _leaves(runnable)):
+    if any(_is_sync_only(part) for name in options for part in _reached(runnable, name)):
         # LangChain's own async hook runs the sync one in a thread, but takes no options.
         found = await run_in_executor(config, runnable.invoke, query, config, **options)
     else:
@@ -73,8 +76,8 @@ def is_configured(runnable: Runnable[Any, Any], config: RunnableConfig) -> bool:
     return bool(given) and any(spec.id in given for spec in runnable.config_specs)
 
 
-def _leaves(runnable: Any) -> Iterator[Any]:
-    """Yield the parts that a call's options reach."""
+def _reached(runnable: Any, name: str) -> Iterator[Any]:
+    """Yield the parts that an option of a call reaches, wrappers before what they wrap."""
     inner: list[Any]
     if isinstance(runnable, RunnableBindingBase):
         inner = [runnable.bound]
@@ -84,13 +87,11 @@ def _leaves(runnable: Any) -> Iterator[Any]:
         inner = [*runnable.runnables]
     elif isinstance(runnable, DynamicRunnable):
         inner = [runnable.default, *_alternatives(runnable)]
-    elif _hands_on(runnable):
-        inner = [runnable.base_retriever]
     else:
         yield runnable
-        return
+        inner = [runnable.base_retriever] if _hands_on(runnable, name) else []
     for part in inner:
-        yield from _leaves(part)
+        yield from _reached(part, name)
 
 
 def _alternatives(runnable: Any) -> list[Any]:
@@ -99,17 +100,16 @@ def _alternatives(runnable: Any) -> list[Any]:
     return list(runnable.alternatives.values())
 
 
-def _hands_on(runnable: Any) -> bool:
-    """Tell whether it is a wrapper that hands its options on, as compression retrievers do."""
+def _hands_on(runnable: Any, name: str) -> bool:
+    """Tell whether it is a wrapper that hands an option on, as compression retrievers do."""
     inner = getattr(runnable, "base_retriever", None)
-    return (
-        isinstance(runnable, BaseRetriever)
-        and isinstance(inner, Runnable)
-        and _takes_any(runnable._get_relevant_documents)  # noqa: SLF001  the hook of a subclass
-    )
+    if not isinstance(runnable, BaseRetriever) or not isinstance(inner, Runnable):
+        return False
+    hook = runnable._get_relevant_documents  # noqa: SLF001  the hook of a subclass
+    return _takes_any(hook) and not _names(hook, name)
 
 
-def _leaf_takes(leaf: Any, name: str) -> bool:
+def _takes(leaf: Any, name: str) -> bool:
     if isinstance(leaf, BaseRetriever):
         hook = leaf._get_relevant_documents  # noqa: SLF001
         return _names(hook, name) or (isinstance(leaf, VectorStoreRetriever) and _takes_any(hook))

@@ -6,8 +6,7 @@ from typing import Any
 
 from langchain_feedback.documents import source_of
 from langchain_feedback.errors import UnknownTraceError
-from langchain_feedback.ranking.belief import multiplier
-from langchain_feedback.ranking.policies import AverageRating, RankingPolicy
+from langchain_feedback.ranking.policies import RankingPolicy
 from langchain_feedback.retrievers._embedding import embed
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._pool import kernel_of, kernel_weights
@@ -44,9 +43,9 @@ def explained(
             "final_rank": chunk.final_rank,
             "origin": chunk.origin,
             "belief": chunk.belief,
-            "multiplier": _multiplier(chunk, policy),
+            "multiplier": _multiplier(chunk),
             "evidence": evidence.get(cell, []),
-            "why": _why(chunk, _multiplier(chunk, policy), evidence.get(cell, [])),
+            "why": _why(chunk, _multiplier(chunk), evidence.get(cell, [])),
         }
         for chunk, cell in zip(record.chunks, cells, strict=True)
     ]
@@ -93,11 +92,9 @@ def _by_cell(rows: Sequence[VoteRow]) -> Mapping[tuple[int, str, str], Evidence]
     return votes
 
 
-def _multiplier(chunk: TraceChunk, policy: RankingPolicy) -> float:
-    # The classic rule has no belief: its score is the multiplier.
-    if isinstance(policy, AverageRating) and chunk.final_score is not None:
-        return chunk.final_score
-    return float(multiplier(chunk.belief))
+def _multiplier(chunk: TraceChunk) -> float:
+    # What no policy has scored, none has moved.
+    return 1.0 if chunk.multiplier is None else chunk.multiplier
 
 
 def _strength(row: Mapping[str, Any]) -> float:

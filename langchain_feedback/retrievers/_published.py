@@ -10,6 +10,7 @@ from langchain_feedback.documents import copy_document
 from langchain_feedback.ranking.views import Scores
 from langchain_feedback.retrievers._pool import Candidate
 from langchain_feedback.store.records import TracedChunk
+from langchain_feedback.traces import MARKS_KEY, marks_of
 
 __all__ = ["Ranked", "marked", "ranked", "traced"]
 
@@ -31,10 +32,10 @@ def ranked(chunks: Sequence[Candidate], scores: Scores, order: Sequence[int]) ->
 
 
 def marked(one: Ranked, trace_id: str) -> Document:
-    """Return a copy of a chunk that says where it comes from."""
+    """Return a copy of a chunk that says where it comes from; others' notes there are kept."""
     copied = copy_document(one.chunk.document)
     copied.metadata["relevance_score"] = one.score
-    copied.metadata["feedback"] = {
+    copied.metadata[MARKS_KEY] = marks_of(copied) | {
         "trace_id": trace_id,
         "chunk_id": one.chunk.chunk_id,
         "base_rank": one.chunk.base_rank,
@@ -56,6 +57,7 @@ def traced(chunks: Sequence[Ranked], k: int, score_key: str | None) -> list[Trac
             returned=rank < k,
             base_score=_base_score(one.chunk.document, score_key),
             belief=one.belief,
+            multiplier=one.multiplier,
             final_score=one.score,
         )
         for rank, one in enumerate(chunks)

@@ -18,7 +18,8 @@ from langchain_feedback.store.records import CellKey, Origin, QuestionEvidence, 
 __all__ = ["Allow", "Reach", "Resolve", "Wanted", "wanted_of"]
 
 Resolve = Callable[[list[str]], Sequence[Document]]
-"""Returns the documents of some ids as they are now, in any order; missing ones are left out."""
+"""Returns the documents of some ids as they are now, in any order; missing ones are left out.
+The ids are those that documents had when they were retrieved."""
 
 Allow = Callable[[Document, dict[str, Any]], bool]
 """Tells whether a run with these metadata may see a document."""
@@ -78,8 +79,8 @@ class Reach:
     """Reads wanted chunks, and leaves out those that are gone, edited or not allowed.
 
     Args:
-        resolve: Says what the index holds. Without it a snapshot counts that was seen in the
-            last 30 days.
+        resolve: Says what the index holds; a chunk without an id cannot be asked for.
+            Without it a snapshot counts that was seen in the last 30 days.
         allow: Says what a run may see.
         id_field: The metadata field that holds a chunk's id, if any.
         once: Hears of their failures.
@@ -96,17 +97,26 @@ class Reach:
         """How far back snapshots are of use; None: all of them, since each tells an id."""
         return None if self._resolve else datetime.now(UTC) - _FRESH
 
-    def read(self, wanted: Wanted, run: Mapping[str, Any], inject: int) -> list[Candidate]:
-        """Return the pinned chunks that may be shown, and at most `inject` of the liked ones."""
+    def read(
+        self, wanted: Wanted, there: Collection[str], run: Mapping[str, Any], inject: int
+    ) -> list[Candidate]:
+        """Return the pinned chunks that may be shown, and at most `inject` of the liked ones.
+
+        Args:
+            wanted: The chunks to look for.
+            there: The ids of the pool. A wanted chunk of such an id was edited since.
+            run: The run's metadata.
+            inject: How many liked ones may be added.
+        """
         found, added = self._found(wanted) if wanted.origins else {}, 0
         candidates = []
         for cell, origin in wanted.origins.items():
             if cell not in found or (origin == "injected" and added == inject):
                 continue
             document = found[cell]
-            if self.allows(document, run):
+            key = chunk_key(document, self._id_field)
+            if key not in there and self.allows(document, run):
                 added += origin == "injected"
-                key = chunk_key(document, self._id_field)
                 candidates.append(Candidate(document, key, None, -1, origin, cell))
         return candidates
 
@@ -126,7 +136,8 @@ class Reach:
             newest = {cell: seen[0].document for cell, seen in wanted.seen.items() if seen}
             return {cell: one for cell, one in newest.items() if content_hash(one) == cell[1]}
         ids = {cell: _ids(cell, wanted.seen.get(cell, ())) for cell in wanted.origins}
-        found = self._resolved(self._resolve, [one for of_cell in ids.values() for one in of_cell])
+        asked = list(dict.fromkeys(one for of_cell in ids.values() for one in of_cell))
+        found = self._resolved(self._resolve, asked) if asked else []
         by_id = {chunk_key(document, self._id_field): document for document in reversed(found)}
         matched = {}
         for cell, of_cell in ids.items():
@@ -135,9 +146,9 @@ class Reach:
                 matched[cell] = same
         return matched
 
-    def _resolved(self, resolve: Resolve, ids: Sequence[str]) -> list[Document]:
+    def _resolved(self, resolve: Resolve, ids: list[str]) -> list[Document]:
         try:
-            found = resolve(list(dict.fromkeys(ids))) or ()
+            found = resolve(ids) or ()
             return [document for document in found if isinstance(document, Document)]
         except Exception as error:  # noqa: BLE001  the base's answer stands without these chunks
             self._once.warn("resolve", "`resolve` failed, so no chunk is added: %r", error)
@@ -145,4 +156,9 @@ class Reach:
 
 
 def _ids(cell: CellKey, seen: Sequence[Snapshot]) -> list[str]:
-    return [*(one.chunk_id for one in seen[:_MOST_IDS]), cell[0]]
+    """Return the ids under which an index may hold a chunk, the newest first.
+
+    A chunk without an id of its own goes by the cell's: no index knows that one, and some
+    refuse the whole request over it.
+    """
+    return [one.chunk_id for one in seen if one.chunk_id != cell[0]][:_MOST_IDS]

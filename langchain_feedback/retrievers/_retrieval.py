@@ -10,9 +10,9 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
+from langchain_feedback.claims import Asked, Claim, claims_of
 from langchain_feedback.ranking.views import RatingsView, Scores, View, VotesView
 from langchain_feedback.retrievers._base_call import is_configured, takes
-from langchain_feedback.retrievers._claims import Asked, Claim, claims_of
 from langchain_feedback.retrievers._pool import (
     Candidate,
     as_candidates,
@@ -25,6 +25,7 @@ from langchain_feedback.retrievers._pool import (
 from langchain_feedback.retrievers._published import marked, ranked, traced
 from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
 from langchain_feedback.store.records import CellKey, QuestionEvidence
+from langchain_feedback.traces import Retrieved
 
 if TYPE_CHECKING:
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
@@ -128,10 +129,11 @@ class Retrieval:
         taken = {name: of for name, of in self._options.items() if takes(fallback, name)}
         return dict.fromkeys(fetched, self._fetch_k) | taken
 
-    def finish(self, found: Sequence[Document], more: Sequence[Document]) -> list[Document]:
+    def finish(self, found: Sequence[Document], more: Sequence[Document]) -> Retrieved:
         """Rank what was found, record it, and return copies of the best."""
         pool, wanted = self._with_feedback(self._pool(found, more))
-        chunks = [*pool, *self._reach.read(wanted, self._run, self._settings.inject)]
+        there = {chunk.chunk_id for chunk in pool}
+        chunks = [*pool, *self._reach.read(wanted, there, self._run, self._settings.inject)]
         scores = self._policy.score(as_candidates(chunks), self._view(chunks))
         best_first = ranked(chunks, scores, self._order(chunks, scores))
         claim, asked = cast("Claim", self._claim), self._asked
@@ -147,7 +149,8 @@ class Retrieval:
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )
-        return [marked(one, claim.trace_id) for one in best_first[: self._k]]
+        returned = [marked(one, claim.trace_id) for one in best_first[: self._k]]
+        return Retrieved(returned, claim.trace_id)
 
     @property
     def _may_add(self) -> bool:

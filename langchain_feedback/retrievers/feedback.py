@@ -15,9 +15,9 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config, run_in_executor
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
+from langchain_feedback.claims import Asked
 from langchain_feedback.ranking.policies import KernelBelief, Needs, RankingPolicy
 from langchain_feedback.retrievers._base_call import aask, ask
-from langchain_feedback.retrievers._claims import Asked
 from langchain_feedback.retrievers._embedding import aembed, embed
 from langchain_feedback.retrievers._explain import explained
 from langchain_feedback.retrievers._once import Once
@@ -45,8 +45,9 @@ class FeedbackRetriever(BaseRetriever):
     search for the same question joins its trace with a higher `feedback_attempt`.
 
     Results are copies, with `relevance_score` and `feedback` (`trace_id`, `chunk_id`,
-    `base_rank`, `origin`, `belief`, `multiplier`) in their metadata. `k` may be given in each
-    call, and every other option of a call is handed to the base retriever.
+    `base_rank`, `origin`, `belief`, `multiplier`) in their metadata; what else stands in a dict
+    under `feedback` is kept. `trace_id_of` also knows the id of an empty result. `k` may be
+    given in each call, and every other option of a call is handed to the base retriever.
 
     A pinned chunk comes first for its question, and well-liked chunks are added that the base
     did not find. If a filter in `search_kwargs`, or a function of your own, keeps tenants
@@ -79,7 +80,8 @@ class FeedbackRetriever(BaseRetriever):
     """The most documents that a call returns."""
     fetch_k: int | None = Field(default=None, ge=1)
     """How many the base is asked for, and the most of its documents that are ranked; None:
-    the greater of 20 and 4 `k`. Doubled where the fallback retriever is asked too."""
+    the greater of 20 and 4 `k`. It is kept to: a pool smaller than `k` returns fewer than `k`,
+    and what is added. Doubled where the fallback retriever is asked too."""
     base_k_arg: str | None = "k"
     """The option by which the base is told `fetch_k`; passed only if the base takes an option
     of that name. None: never; the base then returns as many as it always does."""
@@ -92,8 +94,9 @@ class FeedbackRetriever(BaseRetriever):
     metadata. An error counts as a refusal. In async calls it runs in a worker thread."""
     resolve: Resolve | None = None
     """Reads chunks from the index by their ids, such as `vector_store.get_by_ids`: those that
-    are gone or changed are not added. Without it, chunks seen in the last 30 days are added
-    as they were. In async calls it runs in a worker thread."""
+    are gone or changed are not added, nor are those that have no id of their own. Without it,
+    chunks seen in the last 30 days are added as they were. In async calls it runs in a worker
+    thread."""
     fallback_retriever: Any = None
     """Another search, asked too where answers to such questions failed more often than not."""
     id_field: str | None = None

@@ -1,15 +1,15 @@
 """The answer never waits for the store: a deadline for reads, a queue for writes."""
 
 import logging
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from langchain_feedback.errors import StoreError, StoreRejectedError
+from langchain_feedback.errors import StoreError, StoreRejectedError, TraceReusedError
+from langchain_feedback.store.forks import renew_after_fork
 
 __all__ = ["Deadline", "Outbox", "StoreTimeoutError", "Write"]
 
@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 _KEPT = 1_000
-_FOR_GOOD = (LookupError, StoreRejectedError)
+_FOR_GOOD = (LookupError, StoreRejectedError, TraceReusedError)
 _IDLE_S = 30
+_TURN_S = 30
 
 
 class StoreTimeoutError(StoreError):
@@ -35,8 +36,8 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._lock = threading.Lock()
-        self._start_afresh()
+        self.after_fork()
+        renew_after_fork(self)
 
     def run(self, work: Callable[[], T]) -> T:
         """Return what the work returns, and raise what it raises.
@@ -46,14 +47,11 @@ class Deadline:
         """
         job = _Job(work)
         with self._lock:
-            if os.getpid() != self._pid:
-                # A forked process has none of its parent's threads.
-                self._start_afresh()
             self._jobs.put(job)
             self._idle -= 1
             if self._idle < 0 and self._threads < _AT_ONCE:
-                self._threads += 1
                 threading.Thread(target=self._work_off, args=(self._jobs,), daemon=True).start()
+                self._threads += 1
         if job.done.wait(self.seconds):
             return job.result()
         job.given_up = True
@@ -66,29 +64,53 @@ class Deadline:
         for job in list(self._running):
             job.done.wait(max(0.0, until - time.monotonic()))
 
-    def _start_afresh(self) -> None:
-        self._pid, self._threads = os.getpid(), 0
-        self._running: set[_Job[Any]] = set()
+    def close(self) -> None:
+        """Let the threads end. Later work gets new ones."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._jobs.put(None)
+            self._renew()
+
+    def after_fork(self) -> None:
+        """Start without threads, and with a lock that nobody holds."""
+        self._lock = threading.Lock()
+        self._renew()
+
+    def _renew(self) -> None:
+        self._threads = 0
         self._idle = 0
         """Threads that wait for a job, less the jobs that wait for a thread."""
-        self._jobs: SimpleQueue[_Job[Any]] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._running: set[_Job[Any]] = set()
 
-    def _work_off(self, jobs: "SimpleQueue[_Job[Any]]") -> None:
+    def _work_off(self, jobs: "SimpleQueue[_Job[Any] | None]") -> None:
         while True:
             with self._lock:
-                self._idle += 1
+                if jobs is self._jobs:
+                    self._idle += 1
             try:
                 job = jobs.get(timeout=_IDLE_S)
             except Empty:
-                with self._lock:
-                    if jobs.empty():
-                        self._idle, self._threads = self._idle - 1, self._threads - 1
-                        return
-                    self._idle -= 1
+                if self._may_end(jobs):
+                    return
                 continue
+            if job is None:
+                return
             self._running.add(job)
             job.run()
             self._running.discard(job)
+            # A thread that waits for its next job keeps nothing of the last one alive.
+            del job
+
+    def _may_end(self, jobs: "SimpleQueue[_Job[Any] | None]") -> bool:
+        with self._lock:
+            if jobs is not self._jobs:
+                return True
+            self._idle -= 1
+            if jobs.empty():
+                self._threads -= 1
+                return True
+            return False
 
 
 class _Job(Generic[T]):
@@ -127,7 +149,7 @@ class Write(Protocol):
 
 
 class Outbox:
-    """What did not go through at once: tried again, in order, with the next call.
+    """Writes in order, one at a time; what did not go through is tried with the next call.
 
     Args:
         write: Writes one thing in a transaction, or raises.
@@ -136,16 +158,28 @@ class Outbox:
 
     def __init__(self, write: Callable[[Any], None], deadline: Deadline) -> None:
         self._write, self._deadline = write, deadline
-        self._waiting: deque[Write] = deque()
-        self._lock = threading.Lock()
+        self._waiting: deque[_Entry] = deque()
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Use locks that nobody holds; what waits is the parent's to write, too: it may."""
+        self._lock, self._turn = threading.Lock(), threading.Lock()
 
     def send(self, new: Write) -> Exception | None:
         """Write something, and whatever waits; on a failure keep it and return the error."""
-        writes, done = [*self._take(), new], [0]
+        entry = _Entry(new)
+        with self._lock:
+            self._waiting.append(entry)
+            lost = len(self._waiting) - _KEPT
+            for _ in range(lost):
+                self._waiting.popleft()
+        if lost > 0:
+            logger.error("%d writes were lost: the feedback store is away for too long.", lost)
         try:
-            self._deadline.run(lambda: self._write_all(writes, done))
+            self._deadline.run(self.flush)
         except Exception as error:  # noqa: BLE001  the answer goes out all the same
-            self._keep([*writes[done[0] : -1], new.own()])
+            entry.write = new.own()
             return error
         return None
 
@@ -156,40 +190,34 @@ class Outbox:
             StoreError: If it cannot be written. It goes on waiting.
         """
         with self._lock:
-            if trace_id and all(write.trace_id != trace_id for write in self._waiting):
+            if trace_id and all(entry.write.trace_id != trace_id for entry in self._waiting):
                 return
-        writes, done = self._take(), [0]
+        if not self._turn.acquire(timeout=_TURN_S):
+            msg = f"The feedback store did not take earlier writes within {_TURN_S} s"
+            raise StoreTimeoutError(msg)
         try:
-            self._write_all(writes, done)
-        except BaseException:
-            self._keep(writes[done[0] :])
-            raise
+            while self._waiting:
+                entry = self._waiting[0]
+                self._write_one(entry.write)
+                with self._lock:
+                    if self._waiting and self._waiting[0] is entry:
+                        self._waiting.popleft()
+        finally:
+            self._turn.release()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _write_all(self, writes: Sequence[Write], done: list[int]) -> None:
-        for write in writes:
-            try:
-                self._write(write)
-            except Exception as error:
-                if isinstance(error, StoreError) and not isinstance(error, _FOR_GOOD):
-                    raise
-                # It would wait for ever, and everything behind it.
-                logger.warning("Trace %s was not kept: %s", write.trace_id, error)
-            done[0] += 1
+    def _write_one(self, write: Write) -> None:
+        try:
+            self._write(write)
+        except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, _FOR_GOOD):
+                raise
+            # It would wait for ever, and everything behind it.
+            logger.warning("Trace %s was not kept: %s", write.trace_id, error)
 
-    def _take(self) -> list[Write]:
-        with self._lock:
-            waiting = list(self._waiting)
-            self._waiting.clear()
-        return waiting
 
-    def _keep(self, writes: Sequence[Write]) -> None:
-        with self._lock:
-            self._waiting.extend(writes)
-            lost = max(0, len(self._waiting) - _KEPT)
-            for _ in range(lost):
-                self._waiting.popleft()
-        if lost:
-            logger.error("%d writes were lost: the feedback store is away for too long.", lost)
+class _Entry:
+    def __init__(self, write: Write) -> None:
+        self.write = write

@@ -12,25 +12,25 @@ from langchain_feedback.documents import chunk_key, content_hash, plain, text_ke
 from langchain_feedback.store.database import upsert
 from langchain_feedback.store.records import CellKey, Snapshot
 from langchain_feedback.store.schema import chunks
+from langchain_feedback.traces import storable
 
-__all__ = ["cells_of", "snapshots_of", "storable", "take_snapshots"]
+__all__ = ["cells_of", "snapshots_of", "take_snapshots"]
 
 _OURS = ("feedback", "relevance_score")
 """Metadata that this package writes itself: not the chunk's own."""
 
 _KNOWN = select(
-    chunks.c.chunk_id, chunks.c.content_hash, chunks.c.cell_id, chunks.c.last_seen
+    chunks.c.chunk_id,
+    chunks.c.content_hash,
+    chunks.c.cell_id,
+    chunks.c.metadata,
+    chunks.c.last_seen,
 ).where(
     chunks.c.namespace == bindparam("of"), chunks.c.chunk_id.in_(bindparam("ids", expanding=True))
 )
 
 _SEEN_AGAIN = timedelta(hours=1)
 """How long a snapshot goes unwritten although its chunk was seen again."""
-
-
-def storable(text: str) -> str:
-    """Return a text that every database can hold: without NUL and lone surrogates."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def cells_of(
@@ -68,8 +68,15 @@ def take_snapshots(
         row = known.get(chunk_id)
         cell = _cell(document, row)
         cells.append(cell)
-        if row is None or row.content_hash != cell[1] or now - row.last_seen > _SEEN_AGAIN:
-            changed[chunk_id] = _snapshot(document, namespace, chunk_id, cell, now)
+        seen = _snapshot(document, namespace, chunk_id, cell, now)
+        # Other metadata too: they may say who is allowed to see the chunk.
+        known_as = row and (row.content_hash, row.metadata)
+        if (
+            row is None
+            or known_as != (cell[1], seen["metadata"])
+            or now - row.last_seen > _SEEN_AGAIN
+        ):
+            changed[chunk_id] = seen
     # In one order everywhere: two writers never wait for each other's rows.
     rows = [changed[chunk_id] for chunk_id in sorted(changed)]
     upsert(connection, chunks, rows, key=["namespace", "chunk_id"])
@@ -123,6 +130,7 @@ def _snapshot(
     return {
         "namespace": namespace,
         "chunk_id": chunk_id,
+        "document_id": None if document.id is None else storable(str(document.id)),
         "content_hash": cell[1],
         "cell_id": cell[0],
         "text": storable(document.page_content),
@@ -134,7 +142,5 @@ def _snapshot(
 
 
 def _read(row: Row[Any]) -> Snapshot:
-    # A made-up key is no id of the document's own.
-    own_id = None if row.chunk_id.startswith("sha256:") else row.chunk_id
-    document = Document(row.text, id=own_id, metadata=json.loads(row.metadata))
+    document = Document(row.text, id=row.document_id, metadata=json.loads(row.metadata))
     return Snapshot(row.chunk_id, document, row.last_seen, json.loads(row.dropped))

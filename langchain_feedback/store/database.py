@@ -1,33 +1,54 @@
 """One database, two kinds of transaction: reading and writing, on SQLite and PostgreSQL."""
 
 import hashlib
-import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
+    DBAPIError,
     IntegrityError,
     NoSuchModuleError,
+    NotSupportedError,
+    ProgrammingError,
     SQLAlchemyError,
+    StatementError,
 )
 from sqlalchemy.pool import StaticPool
 
 from langchain_feedback.errors import MissingExtraError, StoreError, StoreRejectedError
+from langchain_feedback.store.forks import renew_after_fork
 
-__all__ = ["Database", "Lock", "insert_or_ignore", "upsert"]
+__all__ = ["Database", "Lock", "MissingTablesError", "insert_or_ignore", "upsert"]
 
-Lock = Literal["votes", "traces"]
-"""What a writer excludes: `votes` everybody, `traces` only the writers of votes."""
+Lock = Literal["all", "votes", "traces"]
+"""Whom a writer excludes on PostgreSQL: all writers of the database, all of its namespace, or
+the writers of votes in it. On SQLite it is always all."""
 
 _WAIT_S = 30
 """How long a writer waits for its turn before it gives up."""
+
+
+class MissingTablesError(StoreError):
+    """The tables are gone: the database was replaced while it was open."""
 
 
 class Database:
@@ -43,17 +64,26 @@ class Database:
         self.url = url
         self.engine = _engine(url)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        self._alone = threading.RLock() if self.engine.pool.__class__ is StaticPool else None
-        self._pid = os.getpid()
+        self._turn: AbstractContextManager[Any] = nullcontext()
+        self._inherited: list[Any] = []
+        self._take_turns()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Speak on connections of its own, with locks that nobody holds."""
+        # Not to be closed here either, not even as garbage: they are the parent's.
+        self._inherited.append(self.engine.pool)
+        self.engine.dispose(close=False)
+        self._take_turns()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a transaction that sees one state of the database.
+        """Open a transaction for reading; on SQLite it sees one state of the database.
 
         Raises:
             StoreError: If it cannot be read.
         """
-        with self._told("read"), self._turn(), self.engine.connect() as connection:
+        with self._told("read"), self._turn, self.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -72,41 +102,64 @@ class Database:
             StoreRejectedError: If the database refuses a value.
             StoreError: If it cannot be written.
         """
-        with self._told("written"), self._turn(), self.engine.connect() as opened:
+        with self._told("written"), self._turn, self.engine.connect() as opened:
             connection = opened.execution_options(lcf_write="FULL" if durable else "NORMAL")
             with connection.begin():
                 if not self.is_sqlite:
                     self._lock(connection, lock, namespace)
                 yield connection
 
+    def now(self, connection: Connection) -> datetime:
+        """Return this instant in UTC, by the clock that all writers of the database share."""
+        if self.is_sqlite:
+            return datetime.now(UTC)
+        instant: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+        return instant.astimezone(UTC)
+
     def close(self) -> None:
         """Close every connection; closing twice is harmless."""
-        with self._turn():
+        with self._turn:
             self.engine.dispose()
 
     def _lock(self, connection: Connection, lock: Lock, namespace: str) -> None:
-        digest = hashlib.sha256(f"langchain-feedback:{namespace}".encode()).digest()
-        key = int.from_bytes(digest[:8], "big", signed=True)
-        shared = "_shared" if lock == "traces" else ""
-        connection.execute(text(f"SELECT pg_advisory_xact_lock{shared}(:key)"), {"key": key})
+        everybody = "" if lock == "all" else "_shared"
+        mine = "_shared" if lock == "traces" else ""
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_WAIT_S}s'"))
+        connection.execute(text(f"SELECT pg_advisory_xact_lock{everybody}({_key()})"))
+        connection.execute(text(f"SELECT pg_advisory_xact_lock{mine}({_key(namespace)})"))
 
-    def _turn(self) -> Any:
-        if os.getpid() != self._pid:
-            # A forked worker must not speak on its parent's connections.
-            self.engine.dispose(close=False)
-            self._pid = os.getpid()
-        return self._alone or nullcontext()
+    def _take_turns(self) -> None:
+        # A database in memory is one connection.
+        if self.engine.pool.__class__ is StaticPool:
+            self._turn = threading.RLock()
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
         try:
             yield
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeEncodeError) as error:
             cause = getattr(error, "orig", None) or error
             where = self.engine.url.render_as_string(hide_password=True)
             msg = f"The feedback store {where} could not be {what}: {cause}"
-            refused = isinstance(error, (DataError, IntegrityError))
-            raise (StoreRejectedError if refused else StoreError)(msg) from error
+            raise _kind_of(error, cause)(msg) from error
+
+
+def _key(namespace: str | None = None) -> int:
+    """Return the number of an advisory lock: a namespace's, or the whole store's."""
+    name = "langchain-feedback" + ("" if namespace is None else f":{namespace}")
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+
+
+def _kind_of(error: Exception, cause: Any) -> type[StoreError]:
+    """Tell what will pass from what a database refuses for good."""
+    if "no such table" in str(cause) or getattr(cause, "sqlstate", None) == "42P01":
+        return MissingTablesError
+    if isinstance(error, DBAPIError):
+        for_good = (DataError, IntegrityError, ProgrammingError, NotSupportedError)
+        return StoreRejectedError if isinstance(error, for_good) else StoreError
+    # A value that no column can take fails before it is sent.
+    refused = isinstance(error, (StatementError, UnicodeEncodeError))
+    return StoreRejectedError if refused else StoreError
 
 
 def insert_or_ignore(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> int:
@@ -141,14 +194,21 @@ def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
-            return _sqlite(url, parsed.database)
+            return _sqlite(parsed)
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() != "postgresql":
             msg = f"The store speaks SQLite and PostgreSQL, not {parsed.drivername!r}"
             raise ValueError(msg)
         options: dict[str, Any] = {"connect_timeout": 5}
-        return create_engine(parsed, pool_pre_ping=True, connect_args=options)
+        # Locks are taken first; a statement after them must see what came before.
+        return create_engine(
+            parsed,
+            pool_pre_ping=True,
+            pool_size=10,
+            isolation_level="READ COMMITTED",
+            connect_args=options,
+        )
     except (ArgumentError, NoSuchModuleError) as error:
         msg = (
             f"Not a database URL: {url!r}. Use sqlite:///feedback.db or "
@@ -160,8 +220,9 @@ def _engine(url: str) -> Engine:
         raise MissingExtraError(msg) from error
 
 
-def _sqlite(url: str, path: str | None) -> Engine:
-    in_memory = not path or path == ":memory:" or "mode=memory" in path
+def _sqlite(url: URL) -> Engine:
+    in_memory = not url.database or ":memory:" in url.database
+    in_memory |= url.query.get("mode") == "memory"
     options: dict[str, Any] = {"timeout": _WAIT_S, "check_same_thread": False}
     # In memory, a second connection would be a second, empty database.
     pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {}

@@ -7,13 +7,23 @@ and `rebuild` runs them over everything: the outcome is the same, bit for bit.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Row, Table, delete, insert, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Table,
+    delete,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from langchain_feedback.ranking.attribution import PromptChunk, attribute
 from langchain_feedback.ranking.belief import decay
@@ -40,6 +50,10 @@ Cell = tuple[int, str, str]
 
 _PAGE = 500
 _CELL = ("question_id", "chunk_id", "content_hash")
+_VOTES = [
+    credits_.c[name]
+    for name in (*_CELL, "seq", "actor", "family", "polarity", "weight", "voted_at")
+]
 
 
 @dataclass(frozen=True)
@@ -61,12 +75,23 @@ def aged(times: Sequence[datetime], now: datetime, half_life: float | None) -> l
     return kept
 
 
-def add_up(votes: Iterable[Any], half_life: float | None) -> Sums | None:
+class Vote(NamedTuple):
+    """What a credit row says."""
+
+    seq: int
+    actor: str
+    family: str
+    polarity: int
+    weight: float
+    voted_at: datetime
+
+
+def add_up(votes: Iterable[Vote], half_life: float | None) -> Sums | None:
     """Add up the credit rows of one cell; None where nothing counts.
 
     One person, one vote: of each actor and family the newest counts.
     """
-    newest: dict[tuple[str, str], Any] = {}
+    newest: dict[tuple[str, str], Vote] = {}
     for vote in votes:
         key = (vote.actor, vote.family)
         if key not in newest or vote.seq > newest[key].seq:
@@ -91,9 +116,8 @@ def recredit(
     before, after = _stored_credits(connection, trace_ids), credits_of(connection, trace_ids)
     stale = [row for key, row in before.items() if after.get(key) != row]
     fresh = [row for key, row in after.items() if before.get(key) != row]
-    if stale:
-        keys = [tuple(row[name] for name in (*_CELL, "seq")) for row in stale]
-        connection.execute(delete(credits_).where(_among((*_CELL, "seq"), credits_, keys)))
+    for page in batched([tuple(row[name] for name in (*_CELL, "seq")) for row in stale]):
+        connection.execute(delete(credits_).where(_among((*_CELL, "seq"), credits_, page)))
     if fresh:
         connection.execute(insert(credits_), fresh)
         remember(connection, namespace, {row["question_id"] for row in fresh})
@@ -103,10 +127,12 @@ def recredit(
 def recompute(connection: Connection, cells: Iterable[Cell], half_life: float | None) -> None:
     """Add up some cells anew."""
     for page in batched(sorted(cells)):
-        rows = connection.execute(select(credits_).where(_among(_CELL, credits_, page)))
-        votes: dict[Cell, list[Row[Any]]] = defaultdict(list)
-        for row in rows:
-            votes[row.question_id, row.chunk_id, row.content_hash].append(row)
+        votes: dict[Cell, list[Any]] = defaultdict(list)
+        for *cell, seq, actor, family, polarity, weight, voted_at in connection.execute(
+            select(*_VOTES).where(_among(_CELL, credits_, page))
+        ):
+            vote = Vote(seq, actor, family, polarity, weight, voted_at)
+            votes[cell[0], cell[1], cell[2]].append(vote)
         _write(connection, {cell: add_up(votes[cell], half_life) for cell in page})
 
 
@@ -115,7 +141,12 @@ def rebuild(connection: Connection, namespace: str, half_life: float | None) -> 
     mine = select(questions.c.question_id).where(questions.c.namespace == namespace)
     for table in (credits_, evidence):
         connection.execute(delete(table).where(table.c.question_id.in_(mine)))
-    of_namespace = (signals.c.namespace == namespace) & signals.c.attached
+    # A process that died may have left signals that wait for a trace which is there.
+    there = select(traces.c.trace_id).where(traces.c.namespace == namespace)
+    of_namespace = (signals.c.namespace == namespace) & signals.c.trace_id.in_(there)
+    connection.execute(
+        update(signals).where(of_namespace, signals.c.attached.is_(False)).values(attached=True)
+    )
     voted = connection.execute(select(signals.c.trace_id).where(of_namespace).distinct())
     for page in batched(sorted(voted.scalars())):
         recredit(connection, namespace, page, half_life)
@@ -123,11 +154,11 @@ def rebuild(connection: Connection, namespace: str, half_life: float | None) -> 
 
 def credits_of(connection: Connection, trace_ids: Sequence[str]) -> dict[Any, dict[str, Any]]:
     """Return the credit rows that the votes in force on some traces are worth."""
-    votes = _votes_in_force(connection, trace_ids)
-    if not votes:
-        return {}
     asked = connection.execute(select(traces).where(traces.c.trace_id.in_(trace_ids)))
     by_id = {trace.trace_id: trace for trace in asked}
+    votes = _votes_in_force(connection, by_id)
+    if not votes:
+        return {}
     found: dict[str, list[Row[Any]]] = defaultdict(list)
     for chunk in connection.execute(
         select(trace_chunks)
@@ -138,7 +169,6 @@ def credits_of(connection: Connection, trace_ids: Sequence[str]) -> dict[Any, di
     rows = [
         row
         for vote in votes
-        if vote.trace_id in by_id
         for row in _credits_of(vote, by_id[vote.trace_id], found[vote.trace_id])
     ]
     return {(_cell_of(row), row["seq"]): row for row in rows}
@@ -165,11 +195,14 @@ def _stored_credits(connection: Connection, trace_ids: Sequence[str]) -> dict[An
     return {(_cell_of(row), row["seq"]): dict(row) for row in rows}
 
 
-def _votes_in_force(connection: Connection, trace_ids: Sequence[str]) -> list[Row[Any]]:
+def _votes_in_force(connection: Connection, asked: Mapping[str, Row[Any]]) -> list[Row[Any]]:
     """Return the newest event of each key, unless that event is retracted."""
-    of_traces = signals.c.trace_id.in_(trace_ids) & signals.c.attached
+    of_traces = signals.c.trace_id.in_(list(asked)) & signals.c.attached
     rows = connection.execute(select(signals).where(of_traces).order_by(signals.c.seq))
-    newest = {(row.trace_id, row.actor, row.family, row.target): row for row in rows}
+    newest = {
+        (row.trace_id, _voter(row, asked[row.trace_id]), row.family, row.target): row
+        for row in rows
+    }
     return [
         row
         for row in newest.values()
@@ -183,7 +216,7 @@ def _credits_of(
     base = {
         "question_id": trace.question_id,
         "seq": vote.seq,
-        "actor": vote.actor or _anonymous(trace),
+        "actor": _voter(vote, trace),
         "family": vote.family,
         "voted_at": vote.received_at,
     }
@@ -222,9 +255,10 @@ def _prompt(found: Sequence[Row[Any]]) -> list[PromptChunk]:
     ]
 
 
-def _anonymous(trace: Row[Any]) -> str:
-    if trace.actor:
-        return str(trace.actor)
+def _voter(vote: Row[Any], trace: Row[Any]) -> str:
+    """Return whose vote it is: the one named, else who asked, else the session or the trace."""
+    if named := vote.actor or trace.actor:
+        return str(named)
     return f"session:{trace.session_id}" if trace.session_id else f"trace:{trace.trace_id}"
 
 

@@ -18,6 +18,10 @@ class FeedbackStore(Traces, Votes, Evidence, Upkeep):
     shared between processes. The tables are made or migrated on first use. Every method
     has a twin with an `a` before its name (`arate`, `arecord_trace`, ...).
 
+    A process that forks should use a SQLite file after the fork only: SQLite's own locks are
+    copied as they stand. Each vote adds up all votes on its question's answers and on its chunks
+    anew, so a question with 10,000 voters makes a vote a tenth of a second slower.
+
     Args:
         url: `sqlite:///feedback.db`, `sqlite://` (in memory: one database for all threads), or
             `postgresql+psycopg://user:password@host/name`.

@@ -20,7 +20,7 @@ def checked_half_life(days: float | str | None) -> float | None:
     """
     if days is None:
         return None
-    if isinstance(days, str) or not 0 < days < float("inf"):
+    if isinstance(days, str | bool) or not 0 < days < float("inf"):
         msg = f"half_life_days must be a number of days above 0, or None, got {days!r}"
         raise ValueError(msg)
     return float(days)
@@ -35,13 +35,13 @@ def read_half_life(connection: Connection) -> float | None:
 
 
 def keep_half_life(database: Database, days: float | None) -> None:
-    """Keep a half-life; where it is another one, work out all evidence anew."""
+    """Keep a half-life; where it is another one, work out all evidence anew with it."""
     with database.reading() as connection:
         if read_half_life(connection) == days:
             return
-        namespaces = sorted(set(connection.execute(select(signals.c.namespace)).scalars()))
-    with database.writing() as connection:
+    # At once, and alone: no vote may be counted by one half-life under the other.
+    with database.writing(lock="all") as connection:
         write_setting(connection, _NAME, _NEVER if days is None else repr(days))
-    for namespace in namespaces:
-        with database.writing(namespace) as connection:
+        named = connection.execute(select(signals.c.namespace).distinct()).scalars()
+        for namespace in sorted(named):
             rebuild(connection, namespace, days)

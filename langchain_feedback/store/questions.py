@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, or_, select, update
 
-from langchain_feedback.store.chunks import storable
 from langchain_feedback.store.database import insert_or_ignore, upsert
 from langchain_feedback.store.memory.question_memory import MemoryChanges
 from langchain_feedback.store.schema import questions, settings
+from langchain_feedback.traces import storable
 
 __all__ = [
     "Question",
@@ -115,7 +115,7 @@ def remember(
     wanted = among if again else among & questions.c.memory_seq.is_(None)
     new = connection.execute(select(questions.c.question_id).where(wanted)).scalars()
     if ids := sorted(new):
-        epoch, seq = _memory_state(connection, namespace)
+        epoch, seq = _memory_state(connection, namespace, change=True)
         marked = update(questions).where(questions.c.question_id == bindparam("known"))
         connection.execute(
             marked.values(memory_seq=bindparam("seq")),
@@ -126,7 +126,7 @@ def remember(
 
 def forget_memory(connection: Connection, namespace: str) -> None:
     """Make every process read the questions anew: some are gone."""
-    epoch, seq = _memory_state(connection, namespace)
+    epoch, seq = _memory_state(connection, namespace, change=True)
     _set_memory_state(connection, namespace, epoch + 1, seq)
 
 
@@ -187,8 +187,18 @@ def _find(connection: Connection, namespace: str, key: str) -> Any:
     return connection.execute(_QUESTION, {"of": namespace, "wanted": key}).one_or_none()
 
 
-def _memory_state(connection: Connection, namespace: str) -> tuple[int, int]:
-    epoch, _, seq = (read_setting(connection, f"memory:{namespace}") or "0:0").partition(":")
+def _memory_state(
+    connection: Connection, namespace: str, *, change: bool = False
+) -> tuple[int, int]:
+    name = f"memory:{namespace}"
+    if change:
+        # Two writers of traces may be here at once: one number must not be given twice.
+        insert_or_ignore(connection, settings, [{"name": name, "value": "0:0"}])
+        locked = select(settings.c.value).where(settings.c.name == name).with_for_update()
+        kept = connection.execute(locked).scalar()
+    else:
+        kept = read_setting(connection, name)
+    epoch, _, seq = (kept or "0:0").partition(":")
     return int(epoch), int(seq)
 
 

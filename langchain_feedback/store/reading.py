@@ -134,18 +134,27 @@ def read_ratings(
         else_=signals.c.rating,
     )
     newest = func.row_number().over(
-        partition_by=(signals.c.trace_id, signals.c.actor, signals.c.family, signals.c.target),
+        partition_by=(
+            signals.c.trace_id,
+            func.coalesce(signals.c.actor, traces.c.actor, ""),
+            signals.c.family,
+            signals.c.target,
+        ),
         order_by=signals.c.seq.desc(),
     )
-    votes = select(signals, score.label("score"), newest.label("age")).where(
-        signals.c.namespace == namespace, signals.c.attached, signals.c.family == "judgement"
+    votes = (
+        select(signals, score.label("score"), newest.label("age"))
+        .join(traces, traces.c.trace_id == signals.c.trace_id)
+        .where(signals.c.namespace == namespace, signals.c.attached)
+        .where(signals.c.family == "judgement")
     )
+    last = select(trace_chunks.c.trace_id, func.max(trace_chunks.c.attempt).label("attempt"))
     if question is not None:
         question_id = known_question(connection, namespace, question)
         asked = select(traces.c.trace_id).where(traces.c.question_id == question_id)
-        votes = votes.where(signals.c.trace_id.in_(asked))
+        votes = votes.where(traces.c.question_id == question_id)
+        last = last.where(trace_chunks.c.trace_id.in_(asked))
     vote = votes.subquery()
-    last = select(trace_chunks.c.trace_id, func.max(trace_chunks.c.attempt).label("attempt"))
     prompt = last.where(trace_chunks.c.in_prompt).group_by(trace_chunks.c.trace_id).subquery()
     of_answer = and_(
         vote.c.target == ANSWER,
@@ -202,7 +211,10 @@ def read_window(
 
 
 def read_votes(
-    connection: Connection, question_ids: Sequence[int], cells: Sequence[CellKey]
+    connection: Connection,
+    namespace: str,
+    question_ids: Sequence[int],
+    cells: Sequence[CellKey],
 ) -> list[VoteRow]:
     """Return each vote and pin that counts for some chunks under some questions."""
     wanted, ids = set(cells), [cell[0] for cell in cells]
@@ -212,9 +224,11 @@ def read_votes(
         select(*columns, credits_.c.actor, signals.c.received_at)
         .join(signals, signals.c.seq == credits_.c.seq)
         .where(credits_.c.question_id.in_(question_ids), credits_.c.chunk_id.in_(ids))
+        .where(signals.c.namespace == namespace)
         .order_by(credits_.c.seq)
     )
     pinned = select(pins).where(
+        pins.c.namespace == namespace,
         pins.c.question_id.in_(question_ids),
         pins.c.chunk_id.in_(ids),
         pins.c.retracted_at.is_(None),

@@ -22,7 +22,8 @@ __all__ = [
 ]
 
 CellKey = tuple[str, str]
-"""The chunk of an evidence cell: the id under which its text was first seen, and its hash."""
+"""The chunk of an evidence cell: an id of its text and source, and the hash of its text. The
+id is not that of the chunk in an index, which may be another one tomorrow."""
 
 Origin = Literal["base", "injected", "widened", "pinned"]
 """Why a chunk is among the candidates."""
@@ -42,6 +43,7 @@ class TracedChunk:
     """Whether the caller got it; the others were only considered."""
     base_score: float | None = None
     belief: float = 0.0
+    multiplier: float | None = None
     final_score: float | None = None
 
 
@@ -66,6 +68,7 @@ class TraceChunk:
     """`yes`, `no` or `unknown`; None where nobody graded it."""
     base_score: float | None
     belief: float
+    multiplier: float | None
     final_score: float | None
 
 
@@ -110,6 +113,7 @@ class EvidenceCell:
 
     question_id: int
     chunk_id: str
+    """See `CellKey`."""
     content_hash: str
     positive: float
     """At least 0. A pin counts 3 and does not decay."""
@@ -127,6 +131,7 @@ class Pin:
 
     pin_id: str
     chunk_id: str
+    """See `CellKey`."""
     content_hash: str
 
     @property

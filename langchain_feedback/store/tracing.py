@@ -1,19 +1,20 @@
 """Traces: which question was asked, what was retrieved for it, and what became of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Self
+from math import isfinite
+from typing import Any, Self, get_args
 
 from langchain_core.documents import Document
 from sqlalchemy import Connection, case, select, update
 
 from langchain_feedback.documents import chunk_key, copy_document
-from langchain_feedback.errors import UnknownChunkError, UnknownTraceError
-from langchain_feedback.store.chunks import storable, take_snapshots
+from langchain_feedback.errors import TraceReusedError, UnknownChunkError, UnknownTraceError
+from langchain_feedback.store.chunks import take_snapshots
 from langchain_feedback.store.database import insert_or_ignore
-from langchain_feedback.store.questions import Question, question_id_of
-from langchain_feedback.store.records import TraceChunk, TracedChunk, TraceRecord
+from langchain_feedback.store.questions import Question, known_question, question_id_of
+from langchain_feedback.store.records import Origin, TraceChunk, TracedChunk, TraceRecord
 from langchain_feedback.store.schema import (
     questions,
     signals,
@@ -21,6 +22,7 @@ from langchain_feedback.store.schema import (
     trace_searches,
     traces,
 )
+from langchain_feedback.traces import marks_of, storable
 
 __all__ = [
     "NewTrace",
@@ -32,6 +34,8 @@ __all__ = [
     "require_trace",
 ]
 __all__ += ["traced", "write_trace", "write_update"]
+
+_GRADES = ("yes", "no", "unknown")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,13 @@ class TraceUpdate:
     in_prompt: Sequence[str] | None = None
     cited: Sequence[str] | None = None
     grades: Mapping[str, str] | None = None
+    asked: Collection[str] | None = None
+    """Its question must be one of these."""
+
+    def __post_init__(self) -> None:
+        if wrong := sorted(set(map(str, (self.grades or {}).values())) - set(_GRADES)):
+            msg = f"A grade is one of {', '.join(_GRADES)}, got {wrong[0]!r}"
+            raise ValueError(msg)
 
     def own(self) -> Self:
         """Return itself: nothing in it is shared."""
@@ -104,7 +115,8 @@ def write_trace(connection: Connection, namespace: str, new: NewTrace) -> None:
     """Keep a search. What is known of its trace stays; writing it twice changes nothing.
 
     Raises:
-        ValueError: If another namespace holds a trace of this id.
+        UnknownTraceError: If another namespace holds a trace of this id.
+        TraceReusedError: If the trace is of another question.
     """
     question_id = question_id_of(connection, namespace, new.question)
     row = {
@@ -114,7 +126,8 @@ def write_trace(connection: Connection, namespace: str, new: NewTrace) -> None:
         "created_at": new.created_at,
     }
     insert_or_ignore(connection, traces, [row | dict(new.facts)])
-    require_trace(connection, namespace, new.trace_id)
+    if require_trace(connection, namespace, new.trace_id) != question_id:
+        raise TraceReusedError(_reused(new.trace_id))
     search = {"trace_id": new.trace_id, "attempt": new.attempt, "query": storable(new.query)}
     insert_or_ignore(connection, trace_searches, [search])
     documents = [chunk.document for chunk in new.chunks]
@@ -133,6 +146,7 @@ def write_trace(connection: Connection, namespace: str, new: NewTrace) -> None:
                 "final_rank": chunk.final_rank,
                 "base_score": chunk.base_score,
                 "belief": chunk.belief,
+                "multiplier": chunk.multiplier,
                 "final_score": chunk.final_score,
                 "origin": chunk.origin,
                 "returned": chunk.returned,
@@ -149,9 +163,14 @@ def write_update(connection: Connection, namespace: str, new: TraceUpdate) -> No
     Raises:
         UnknownTraceError: If there is no such trace.
         UnknownChunkError: If a named chunk is none of its candidates.
+        TraceReusedError: If it is the trace of another question.
     """
     trace_id = new.trace_id
-    require_trace(connection, namespace, trace_id)
+    question_id = require_trace(connection, namespace, trace_id)
+    if new.asked and question_id not in {
+        known_question(connection, namespace, question) for question in new.asked
+    }:
+        raise TraceReusedError(_reused(trace_id))
     if new.facts:
         changed = update(traces).where(traces.c.trace_id == trace_id)
         connection.execute(changed.values(dict(new.facts)))
@@ -162,32 +181,30 @@ def write_update(connection: Connection, namespace: str, new: TraceUpdate) -> No
             named = _checked(trace_id, set(ids), known)
             value = case((trace_chunks.c.chunk_id.in_(named), True), else_=False)
             connection.execute(update(trace_chunks).where(mine).values({column: value}))
-    for grade in ("yes", "no", "unknown"):
-        named = {chunk_id for chunk_id, given in (new.grades or {}).items() if given == grade}
-        if named:
-            among = trace_chunks.c.chunk_id.in_(_checked(trace_id, named, known))
+    grades = new.grades or {}
+    _checked(trace_id, set(grades), known)
+    for grade in _GRADES:
+        if named := {chunk_id for chunk_id, given in grades.items() if given == grade}:
+            among = trace_chunks.c.chunk_id.in_(named)
             connection.execute(update(trace_chunks).where(mine, among).values(grade=grade))
 
 
-def require_trace(connection: Connection, namespace: str, trace_id: str) -> None:
-    """Check that a trace is there.
+def require_trace(connection: Connection, namespace: str, trace_id: str) -> int:
+    """Return the question of a trace.
 
     Raises:
-        UnknownTraceError: If it is not.
-        ValueError: If it is another namespace's.
+        UnknownTraceError: If it is not there, or another namespace's.
     """
-    owner = connection.execute(
-        select(traces.c.namespace).where(traces.c.trace_id == trace_id)
-    ).scalar()
-    if owner is None:
+    mine = (traces.c.trace_id == trace_id) & (traces.c.namespace == namespace)
+    question_id = connection.execute(select(traces.c.question_id).where(mine)).scalar()
+    if question_id is None:
         msg = (
-            f"No trace {trace_id!r} in the store. Rate what a FeedbackRetriever returned "
-            "(`trace_id_of(documents)`), or pass pending=True if its retrieval is still to come."
+            f"No trace {trace_id!r} in namespace {namespace!r}. Rate what a FeedbackRetriever "
+            "returned (`trace_id_of(documents)`), or pass pending=True if its retrieval is still "
+            "to come."
         )
         raise UnknownTraceError(msg)
-    if owner != namespace:
-        msg = f"Trace {trace_id!r} is not in namespace {namespace!r}"
-        raise UnknownTraceError(msg)
+    return int(question_id)
 
 
 def is_voted(connection: Connection, namespace: str, trace_id: str) -> bool:
@@ -238,18 +255,36 @@ def traced(documents: Iterable[Document | TracedChunk]) -> list[TracedChunk]:
         if isinstance(given, TracedChunk):
             chunks.append(given)
             continue
-        marks = given.metadata.get("feedback") or {}
+        marks = marks_of(given)
+        base_rank = marks.get("base_rank", rank)
         chunks.append(
             TracedChunk(
                 document=given,
                 final_rank=rank,
-                base_rank=marks.get("base_rank", rank),
-                origin=marks.get("origin", "base"),
-                belief=marks.get("belief", 0.0),
-                final_score=given.metadata.get("relevance_score"),
+                base_rank=base_rank if isinstance(base_rank, int) else None,
+                origin=marks["origin"] if marks.get("origin") in get_args(Origin) else "base",
+                belief=_number(marks.get("belief")) or 0.0,
+                multiplier=_number(marks.get("multiplier")),
+                final_score=_number(given.metadata.get("relevance_score")),
             )
         )
     return chunks
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number, or None for whatever else stands in somebody's metadata."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if isfinite(number) else None
+
+
+def _reused(trace_id: str) -> str:
+    return (
+        f"Trace {trace_id!r} is of another question. Make one id for each question, with "
+        "`new_trace_id()`."
+    )
 
 
 def _distinct(chunks: Iterable[TracedChunk], id_field: str | None) -> list[TracedChunk]:

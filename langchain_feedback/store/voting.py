@@ -11,15 +11,18 @@ from sqlalchemy import Connection, insert, select, update
 from langchain_feedback.documents import chunk_key
 from langchain_feedback.errors import UnknownChunkError, UnknownEventError, UnknownTraceError
 from langchain_feedback.signals import signal_kind, vote_of_rating
-from langchain_feedback.store.chunks import storable, take_snapshots
+from langchain_feedback.store.chunks import take_snapshots
 from langchain_feedback.store.database import insert_or_ignore
 from langchain_feedback.store.evidence import recredit
 from langchain_feedback.store.questions import Question, question_id_of, remember
 from langchain_feedback.store.records import CellKey
 from langchain_feedback.store.schema import ANSWER, chunks, pins, signals, trace_chunks
 from langchain_feedback.store.tracing import attach, require_trace
+from langchain_feedback.traces import marks_of, storable
 
 __all__ = ["Event", "add_event", "add_pin", "retract", "target_of"]
+
+_OF_SOURCES = ("source_click", "source_skipped")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ class Event:
         signal_kind(self.signal)
         if self.signal == "rating":
             vote_of_rating(self.rating)  # type: ignore[arg-type]  # it checks
+        if self.signal in _OF_SOURCES and self.target == ANSWER:
+            msg = f"{self.signal!r} is about one source: pass target=document"
+            raise ValueError(msg)
         if self.client_time is not None and self.client_time.tzinfo is None:
             msg = f"client_time needs a zone, got the naive {self.client_time!r}"
             raise ValueError(msg)
@@ -82,8 +88,7 @@ def target_of(target: Document | str | None, id_field: str | None = None) -> str
     if target is None or target == "answer":
         return ANSWER
     if isinstance(target, Document):
-        marks: dict[str, Any] = target.metadata.get("feedback") or {}
-        return str(marks.get("chunk_id") or chunk_key(target, id_field))
+        return str(marks_of(target).get("chunk_id") or chunk_key(target, id_field))
     return str(target)
 
 

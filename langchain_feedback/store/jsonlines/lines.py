@@ -14,7 +14,7 @@ number, so that importing the log again, or when it has grown, adds only what is
 
 | type | fields |
 | --- | --- |
-| `chunk` | `chunk_id`, `cell_id`, `content_hash`, `text`, `metadata`, `dropped`, `source`, `last_seen` |
+| `chunk` | `chunk_id`, `document_id`, `cell_id`, `content_hash`, `text`, `metadata`, `dropped`, `source`, `last_seen` |
 | `signal` | `event_id`, `trace_id`, `signal`, `rating`, `target` (a chunk id; empty: the answer), `actor`, `reviewer`, `comment`, `correction`, `client_time`, `received_at`, `retracted_at`, `trace` |
 | `pin` | `pin_id`, `question`, `chunk_id` (the cell's), `content_hash`, `actor`, `created_at`, `retracted_at` |
 
@@ -41,8 +41,8 @@ from pydantic import (
     StringConstraints,
 )
 
-from langchain_feedback.store.chunks import storable
 from langchain_feedback.store.records import Origin
+from langchain_feedback.traces import storable
 
 __all__ = ["CandidateLine", "ChunkLine", "Line", "PinLine", "RecipeLine", "SignalLine"]
 __all__ += ["TraceLine"]
@@ -105,6 +105,7 @@ class ChunkLine(_Line):
 
     type: Literal["chunk"]
     chunk_id: Name
+    document_id: Name | None = None
     cell_id: Name
     content_hash: Name
     text: Text
@@ -125,6 +126,7 @@ class CandidateLine(_Line):
     final_rank: Number
     base_score: Score | None = None
     belief: Score = 0.0
+    multiplier: Score | None = None
     final_score: Score | None = None
     origin: Origin = "base"
     returned: Flag

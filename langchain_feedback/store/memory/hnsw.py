@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from langchain_feedback.store.forks import renew_after_fork
+
 __all__ = ["Hnsw", "HnswBuilder", "Snapshot"]
 
 _LINKS, _BUILD_BREADTH, _SEARCH_BREADTH = 32, 80, 192
@@ -56,17 +58,17 @@ class Hnsw:
         """Return the number of rows."""
         return self._rows
 
-    def add(self, vectors: NDArray[np.float32]) -> None:
-        """Append rows, shape (N, D)."""
+    def add(self, vectors: NDArray[np.float32], rows: NDArray[np.intp]) -> None:
+        """Add vectors, shape (N, D), under their row numbers, shape (N,)."""
         new = []
-        for offset, vector in enumerate(vectors):
+        for offset, (vector, row) in enumerate(zip(vectors, rows.tolist(), strict=True)):
             key = blake2b(vector.tobytes(), digest_size=16).digest()
             node = self._nodes.setdefault(key, len(self._first))
             if node == len(self._first):
-                self._first.append(self._rows + offset)
+                self._first.append(row)
                 new.append(offset)
             else:
-                self._others.setdefault(node, []).append(self._rows + offset)
+                self._others.setdefault(node, []).append(row)
         # OpenMP keeps this number for each thread: no other thread of the process is affected.
         self._faiss.omp_set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         self._index.add(vectors[new])
@@ -128,13 +130,18 @@ class HnswBuilder:
         tail: int,
     ) -> None:
         self._snapshot, self._publish, self._tail = snapshot, publish, tail
-        self._lock = threading.Lock()
+        self.after_fork()
+        renew_after_fork(self)
         self._thread: threading.Thread | None = None
         self._off = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         # Also at the interpreter's exit: it must not end below a thread that runs C++.
         self._finalizer = weakref.finalize(self, _stopped, self._stop, self._threads)
+
+    def after_fork(self) -> None:
+        """Use a lock that nobody holds."""
+        self._lock = threading.Lock()
 
     def wake(self) -> None:
         """Start the thread where there is something to do; return at once."""
@@ -190,13 +197,18 @@ class HnswBuilder:
     def _build(self, rows: Snapshot) -> None:
         generation = rows.generation
         graph = rows.graph.copy() if rows.graph else Hnsw(rows.vectors.shape[1])
-        while rows.generation == generation and not self._stop.is_set():
-            new = rows.vectors[len(graph) : len(graph) + _STEP]
-            if not len(new):
-                self._publish(graph, generation)
-                return
-            graph.add(new)
+        while len(graph) < len(rows.vectors):
+            # Shuffled: topic after topic, the nodes of one would link to each other alone, and
+            # a fifth of the neighbors would not be found.
+            order = np.arange(len(graph), len(rows.vectors))
+            np.random.default_rng(len(order)).shuffle(order)
+            for start in range(0, len(order), _STEP):
+                if self._stop.is_set() or self._snapshot().generation != generation:
+                    return
+                some = order[start : start + _STEP]
+                graph.add(rows.vectors[some], some)
             rows = self._snapshot()
+        self._publish(graph, generation)
 
 
 def _stopped(stop: threading.Event, threads: list[threading.Thread]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from langchain_feedback.store.forks import renew_after_fork
 from langchain_feedback.store.memory.hnsw import Hnsw, HnswBuilder, Snapshot
 from langchain_feedback.store.memory.question_rows import Rows, units_of
 
@@ -67,11 +68,21 @@ class QuestionMemory:
         self._row_of: dict[int, int] = {}
         self._epoch: int | None = None
         self._seq = 0
-        self._refreshing = threading.Lock()
-        self._publishing = threading.Lock()  # taken inside of `_refreshing`, never around it
+        self._make_locks()
+        renew_after_fork(self)
         self._builder = HnswBuilder(
             self._snapshot, self._publish_graph, tail=min(_TAIL, hnsw_above)
         )
+
+    def _make_locks(self) -> None:
+        self._refreshing = threading.Lock()
+        self._publishing = threading.Lock()  # taken inside of `_refreshing`, never around it
+
+    def after_fork(self) -> None:
+        """Use locks that nobody holds; what another thread was changing is read anew."""
+        if self._refreshing.locked() or self._publishing.locked():
+            self._epoch, self._seq, self._row_of, self._view = 0, 0, {}, Rows()
+        self._make_locks()
 
     def __len__(self) -> int:
         """Return how many questions can be found."""
@@ -95,9 +106,10 @@ class QuestionMemory:
         """
         with self._refreshing:
             changes = read(self._seq)
-            if changes.epoch != self._epoch and self._seq:
+            # A number that went back: the database was put back to an earlier state.
+            renewed = changes.epoch != self._epoch or changes.seq < self._seq
+            if renewed and self._seq:
                 changes = read(0)
-            renewed = changes.epoch != self._epoch
             _check(changes, 0 if renewed else self._view.dimension)
             if renewed or len(changes.question_ids):
                 self._take(changes, renewed=renewed)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from langchain_feedback.store.answer_path import Deadline, Outbox
-from langchain_feedback.store.chunks import storable
-from langchain_feedback.store.database import Database, Lock
+from langchain_feedback.store.database import Database, Lock, MissingTablesError
 from langchain_feedback.store.evidence import recredit
+from langchain_feedback.store.forks import renew_after_fork
 from langchain_feedback.store.half_life import checked_half_life, keep_half_life, read_half_life
 from langchain_feedback.store.migrations.running import MIGRATIONS, migrate, version_of
 from langchain_feedback.store.questions import Question, unit_vector
@@ -30,6 +30,7 @@ from langchain_feedback.store.tracing import (
     write_trace,
     write_update,
 )
+from langchain_feedback.traces import storable
 
 if TYPE_CHECKING:
     from langchain_feedback.store.memory.question_memory import QuestionMemory
@@ -83,22 +84,33 @@ class StoreBase:
         half_life_days: float | str | None,
         timeout_s: float,
     ) -> None:
-        if timeout_s <= 0:
+        if not timeout_s > 0:
             msg = f"timeout_s must be above 0, got {timeout_s!r}"
             raise ValueError(msg)
         kept = half_life_days == KEPT
         self._half_lives = () if kept else (checked_half_life(half_life_days),)
         self.url, self.embeddings, self.timeout_s = url, embeddings, timeout_s
         self._database, self._deadline = Database(url), Deadline(timeout_s)
-        self._setting_up, self._is_set_up = threading.Lock(), False
+        self._is_set_up = False
         self._scope(namespace)
+        self._scopes: dict[str, Any] = {namespace: self}
+        self._root = namespace
+        self._make_locks()
+        renew_after_fork(self, "_make_locks")
 
     def scoped(self, namespace: str) -> Self:
-        """Return a store of another namespace on the same database and connections."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        other._scope(namespace)
-        return other
+        """Return the store of another namespace, on the same database and connections.
+
+        It is the same object each time. Closing it writes what waits in it; closing the store
+        that it came from closes all.
+        """
+        with self._scopes_lock:
+            if namespace not in self._scopes:
+                other = object.__new__(type(self))
+                vars(other).update(vars(self))
+                other._scope(namespace)
+                self._scopes[namespace] = other
+            return cast("Self", self._scopes[namespace])
 
     def _scope(self, namespace: str) -> None:
         if not namespace.strip():
@@ -109,6 +121,9 @@ class StoreBase:
         self._outbox = Outbox(self._write, self._deadline)
         self._said: dict[str, float] = {}
         self._told_exact = False
+
+    def _make_locks(self) -> None:
+        self._scopes_lock, self._setting_up = threading.Lock(), threading.Lock()
 
     # -- opening and closing
 
@@ -125,7 +140,7 @@ class StoreBase:
             with self._database.reading() as connection:
                 current = version_of(connection) == len(MIGRATIONS)
             if not current:
-                with self._database.writing() as connection:
+                with self._database.writing(lock="all") as connection:
                     migrate(connection)
             for half_life in self._half_lives:
                 keep_half_life(self._database, half_life)
@@ -133,14 +148,21 @@ class StoreBase:
 
     def close(self) -> None:
         """Write what still waits, and close every connection. Closing twice is harmless."""
+        is_root = self.namespace == self._root
+        for scope in list(self._scopes.values()) if is_root else [self]:
+            scope._empty()  # noqa: SLF001  another of us
+        if is_root:
+            self._deadline.close()
+            self._database.close()
+
+    def _empty(self) -> None:
         try:
             self._outbox.flush()
-        except Exception:
-            logger.exception("%d writes were lost at closing.", len(self._outbox))
-        for memory in self._memories.values():
+        except Exception as error:  # noqa: BLE001  closing goes on
+            logger.warning("%d writes were lost at closing: %s", len(self._outbox), error)
+        memories, self._memories = self._memories, {}
+        for memory in memories.values():
             memory.close()
-        self._memories = {}
-        self._database.close()
 
     def __enter__(self) -> Self:
         self.setup()
@@ -183,17 +205,28 @@ class StoreBase:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        self.setup()
-        with self._database.reading() as connection:
+        with self._on_tables(), self._database.reading() as connection:
             yield connection
+
+    @contextmanager
+    def _on_tables(self) -> Iterator[None]:
+        self.setup()
+        try:
+            yield
+        except MissingTablesError:
+            # Somebody replaced the database: the next call makes them.
+            self._is_set_up = False
+            raise
 
     @contextmanager
     def _writing(
         self, *, lock: Lock = "votes", durable: bool = True
     ) -> Iterator[tuple[Connection, float | None]]:
         """Open a transaction; the second value is the half-life in it."""
-        self.setup()
-        with self._database.writing(self.namespace, lock=lock, durable=durable) as connection:
+        with (
+            self._on_tables(),
+            self._database.writing(self.namespace, lock=lock, durable=durable) as connection,
+        ):
             yield connection, read_half_life(connection)
 
     def _write(self, new: NewTrace | TraceUpdate) -> None:
@@ -202,14 +235,25 @@ class StoreBase:
                 write_update(connection, self.namespace, new)
                 recredit(connection, self.namespace, [new.trace_id], half_life)
             return
-        with self._writing(lock="traces", durable=False) as (connection, _):
+        alone = self._database.is_sqlite or self._is_voted(new.trace_id)
+        lock: Lock = "votes" if alone else "traces"
+        with self._writing(lock=lock, durable=False) as (connection, half_life):
             write_trace(connection, self.namespace, new)
             voted = is_voted(connection, self.namespace, new.trace_id)
-        if voted:
-            # Votes that came first, and those on an earlier search: that needs their lock.
-            with self._writing() as (connection, half_life):
-                attach(connection, self.namespace, new.trace_id)
-                recredit(connection, self.namespace, [new.trace_id], half_life)
+            if voted and alone:
+                self._credit(connection, new.trace_id, half_life)
+        if voted and not alone:
+            # A vote came in between, and crediting it needs the lock of votes.
+            with self._writing(durable=False) as (connection, half_life):
+                self._credit(connection, new.trace_id, half_life)
+
+    def _is_voted(self, trace_id: str) -> bool:
+        with self._reading() as connection:
+            return is_voted(connection, self.namespace, trace_id)
+
+    def _credit(self, connection: Connection, trace_id: str, half_life: float | None) -> None:
+        attach(connection, self.namespace, trace_id)
+        recredit(connection, self.namespace, [trace_id], half_life)
 
     # -- questions
 
@@ -222,8 +266,10 @@ class StoreBase:
     def _embedder(self) -> str:
         if self.embeddings is None:
             return "given"
-        names = (getattr(self.embeddings, name, None) for name in ("model", "model_name"))
-        return f"{type(self.embeddings).__name__}/{next(filter(None, names), '')}"
+        # LangChain's cache is no model of its own.
+        model = getattr(self.embeddings, "underlying_embeddings", self.embeddings)
+        names = (getattr(model, name, None) for name in ("model", "model_name"))
+        return f"{type(model).__name__}/{next(filter(None, names), '')}"
 
     def _question(self, text: str, vector: Vector | None, *, embed: bool = False) -> Question:
         if not text.strip():

@@ -130,7 +130,7 @@ class Evidence(StoreBase):
     def votes_on(self, question_ids: Sequence[int], cells: Sequence[CellKey]) -> list[VoteRow]:
         """Return each vote and pin that counts for some chunks under some questions."""
         with self._reading() as connection:
-            return reading.read_votes(connection, question_ids, cells)
+            return reading.read_votes(connection, self.namespace, question_ids, cells)
 
     awarm_up = twin(warm_up)
     aevidence_for = twin(evidence_for)

@@ -1,17 +1,17 @@
 """Traces: what a search returned, and what became of the answer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from langchain_core.documents import Document
 
 from langchain_feedback.store import tracing, voting
-from langchain_feedback.store.chunks import storable
 from langchain_feedback.store.parts.base import StoreBase, Vector, now, twin
 from langchain_feedback.store.records import (
     TracedChunk,
     TraceRecord,
 )
+from langchain_feedback.traces import storable
 
 __all__ = ["Traces"]
 
@@ -55,6 +55,7 @@ class Traces(StoreBase):
 
         Raises:
             StoreError: If it could not be written; nothing is half written.
+            TraceReusedError: If the id is that of another question.
             ValueError: If the question is blank, or `attempt` is below 1.
         """
         new = tracing.new_trace(
@@ -88,16 +89,19 @@ class Traces(StoreBase):
         What cannot be written within `timeout_s` waits in memory (at most 1,000 traces),
         and is written with the next trace, rating or `close`. It raises nothing.
         """
-        new = tracing.new_trace(
-            trace_id, self._question(question, vector), documents,
-            attempt=attempt, query=query, id_field=id_field, created_at=now(),
-            facts=_facts(
-                actor=actor, session_id=session_id, answer=answer,
-                model=model, index_version=index_version,
-            ),
-        )  # fmt: skip
-        if error := self._outbox.send(new):
-            self._say_away("write", error)
+        try:
+            new = tracing.new_trace(
+                trace_id, self._question(question, vector), documents,
+                attempt=attempt, query=query, id_field=id_field, created_at=now(),
+                facts=_facts(
+                    actor=actor, session_id=session_id, answer=answer,
+                    model=model, index_version=index_version,
+                ),
+            )  # fmt: skip
+        except Exception as error:  # noqa: BLE001  the answer goes out all the same
+            self._say_away("trace", error)
+        else:
+            self._send(new)
 
     def update_trace(
         self,
@@ -110,6 +114,7 @@ class Traces(StoreBase):
         status: str | None = None,
         grounded: bool | None = None,
         model: str | None = None,
+        asked: Collection[str] | None = None,
         id_field: str | None = None,
     ) -> None:
         """Keep what became known later; ratings that came before are credited anew.
@@ -125,10 +130,14 @@ class Traces(StoreBase):
             status: `answered` or `abstained`.
             grounded: Whether it was found grounded.
             model: Which model answered.
+            asked: The question must be one of these, if given: a check against an id that
+                was used twice.
 
         Raises:
             UnknownTraceError: If there is no such trace.
             UnknownChunkError: If a chunk was not retrieved for it.
+            TraceReusedError: If it is the trace of another question than `asked`.
+            ValueError: If a grade is none of the three.
         """
         self._outbox.flush(trace_id)
         self._write(
@@ -138,6 +147,7 @@ class Traces(StoreBase):
                 _ids(in_prompt, id_field),
                 _ids(cited, id_field),
                 grades,
+                asked,
             )
         )
 
@@ -152,16 +162,25 @@ class Traces(StoreBase):
         status: str | None = None,
         grounded: bool | None = None,
         model: str | None = None,
+        asked: Collection[str] | None = None,
         id_field: str | None = None,
     ) -> None:
         """Do as `update_trace`, without keeping an answer waiting: see `record_soon`."""
-        new = tracing.TraceUpdate(
-            trace_id,
-            _facts(answer=answer, status=status, grounded=grounded, model=model),
-            _ids(in_prompt, id_field),
-            _ids(cited, id_field),
-            grades,
-        )
+        try:
+            new = tracing.TraceUpdate(
+                trace_id,
+                _facts(answer=answer, status=status, grounded=grounded, model=model),
+                _ids(in_prompt, id_field),
+                _ids(cited, id_field),
+                grades,
+                asked,
+            )
+        except Exception as error:  # noqa: BLE001
+            self._say_away("trace", error)
+        else:
+            self._send(new)
+
+    def _send(self, new: tracing.NewTrace | tracing.TraceUpdate) -> None:
         if error := self._outbox.send(new):
             self._say_away("write", error)
 

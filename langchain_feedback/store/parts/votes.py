@@ -1,5 +1,6 @@
 """Votes: ratings, other signals, pins, and taking them back."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ class Votes(StoreBase):
         client_time: datetime | None = None,
         pending: bool = False,
         reviewer: bool = False,
+        id_field: str | None = None,
     ) -> str:
         """Keep a rating of an answer, or of one source.
 
@@ -41,6 +43,7 @@ class Votes(StoreBase):
             client_time: When it was given, with a zone.
             pending: Whether it may wait for a trace that is still to come.
             reviewer: Whether a reviewer gave it. Never take this from a client.
+            id_field: The metadata field that holds a chunk's id, if any.
 
         Returns:
             The event id, for `retract`.
@@ -51,9 +54,9 @@ class Votes(StoreBase):
             UnknownChunkError: If the target was not retrieved for it.
         """
         return self._add(
-            trace_id, "rating", target, pending=pending, rating=rating, actor=actor,
-            comment=comment, correction=correction, event_id=event_id,
-            client_time=client_time, reviewer=reviewer,
+            trace_id, "rating", voting.target_of(target, id_field), pending=pending,
+            rating=rating, actor=actor, comment=comment, correction=correction,
+            event_id=event_id, client_time=client_time, reviewer=reviewer,
         )  # fmt: skip
 
     def signal(
@@ -68,6 +71,7 @@ class Votes(StoreBase):
         event_id: str | None = None,
         client_time: datetime | None = None,
         pending: bool = False,
+        id_field: str | None = None,
     ) -> str:
         """Keep any other signal, by its name in `signals.SIGNALS`; see `rate`.
 
@@ -75,8 +79,8 @@ class Votes(StoreBase):
             ValueError: If there is no such signal.
         """
         return self._add(
-            trace_id, name, target, pending=pending, actor=actor, comment=comment,
-            correction=correction, event_id=event_id, client_time=client_time,
+            trace_id, name, voting.target_of(target, id_field), pending=pending, actor=actor,
+            comment=comment, correction=correction, event_id=event_id, client_time=client_time,
         )  # fmt: skip
 
     def retract(self, event_id: str) -> None:
@@ -118,14 +122,16 @@ class Votes(StoreBase):
         self,
         trace_id: str,
         name: str,
-        target: Document | str | None,
+        target: str,
         *,
         pending: bool,
         **fields: Any,
     ) -> str:
-        event = voting.Event(trace_id, name, now(), voting.target_of(target), **fields)
+        event = voting.Event(trace_id, name, now(), target, **fields)
         self._outbox.flush(trace_id)
         with self._writing() as (connection, half_life):
+            # One clock for all: a vote from a clock that is ahead would age all others.
+            event = replace(event, received_at=self._database.now(connection))
             return voting.add_event(connection, self.namespace, event, half_life, pending=pending)
 
     arate = twin(rate)

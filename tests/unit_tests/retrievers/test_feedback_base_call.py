@@ -1,6 +1,7 @@
 """Which options reach which base: found by reading signatures, never by trying."""
 
 import functools
+from typing import Any
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
@@ -43,6 +44,24 @@ class TakesAnything(BaseRetriever):
     def _get_relevant_documents(self, query, *, run_manager, **kwargs):
         assert "k" not in kwargs
         return chunks(7)
+
+
+class Diverse(BaseRetriever):
+    """It names `k` itself, whatever its own base takes, and hands everything else on."""
+
+    base_retriever: Any
+
+    def _get_relevant_documents(self, query, *, run_manager, k=4, **options):
+        return self.base_retriever.invoke(query, **options)[:k]
+
+
+class HandsOn(BaseRetriever):
+    """A wrapper with a sync hook only, over a base with both."""
+
+    base_retriever: Any
+
+    def _get_relevant_documents(self, query, *, run_manager, **options):
+        return self.base_retriever.invoke(query, **options)
 
 
 class Keep(BaseDocumentCompressor):
@@ -106,6 +125,10 @@ TAKES_K = {
         ConfigurableField("which"), other=ListRetriever(documents=chunks(40))
     ),
     "a sequence": lambda: RunnableLambda(by_k) | RunnableLambda(lambda found: found),
+    "a wrapper that names k itself": lambda: Diverse(
+        base_retriever=RunnableLambda(lambda query: chunks(40))
+    ),
+    "a wrapper with a sync hook only": lambda: HandsOn(base_retriever=index()),
     "a wrapper that hands it on": lambda: ContextualCompressionRetriever(
         base_compressor=Keep(), base_retriever=index()
     ),

@@ -1,10 +1,12 @@
 """`explain`: each chunk's place, the evidence for it, and why, in one sentence."""
 
+import numpy as np
 import pytest
 
 from langchain_feedback import trace_id_of
 from langchain_feedback.errors import StoreError, UnknownTraceError
 from langchain_feedback.ranking.policies import AverageRating
+from langchain_feedback.ranking.views import Scores
 from tests.fakes import ListRetriever
 from tests.unit_tests.retrievers.feedback_kit import (
     MONEY,
@@ -136,6 +138,30 @@ def test_the_classic_rule(store):
     row = explained(retriever)[2]["c4"]
     assert row["multiplier"] == pytest.approx(5 / 3)
     assert row["why"].startswith("Moved up from 5 to 1: feedback speaks for it")
+
+
+class OwnScale:
+    """A policy of one's own, whose belief is on another scale."""
+
+    needs = "evidence"
+
+    def score(self, candidates, view):
+        count = len(candidates.base_rank)
+        return Scores(-np.arange(count) * 1.0, np.full(count, 1.5), np.full(count, 0.25))
+
+
+def test_a_policy_of_ones_own_is_shown_as_it_spoke(store):
+    found, rows, _ = explained(wrap(store, policy=OwnScale()))
+    assert [row["multiplier"] for row in rows] == [0.25] * 6
+    assert {row["belief"] for row in rows} == {1.5}
+    assert marks(found[0])["multiplier"] == 0.25
+    assert rows[0]["why"] == "Stays at 1: feedback speaks against it."
+
+
+def test_a_trace_that_was_recorded_without_a_retriever(store):
+    store.record_trace("t", REFUND, chunks(1))
+    (row,) = wrap(store).explain("t")
+    assert (row["belief"], row["multiplier"]) == (0, 1)
 
 
 def test_every_search_of_a_trace(store):

@@ -1,5 +1,6 @@
 """Chunks that the base missed: injected and pinned ones, and the rules that keep them in."""
 
+import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -99,6 +100,20 @@ class TestInjection:
         retriever = wrap(store)
         retriever.invoke(REFUND)[0].metadata["source"] = "changed"
         assert retriever.invoke(REFUND)[0].metadata["source"] == "lost.md"
+
+    def test_an_edited_chunk_of_the_pool_is_not_shown_beside_its_old_text(self, lost):
+        edited = LOST.model_copy(update={"page_content": "An edited text."})
+        found = wrap(lost, [*chunks(2), edited], k=9).invoke(REFUND)
+        assert ids(found) == ["c0", "c1", "lost"]
+        assert found[2].page_content == "An edited text."
+
+    def test_and_makes_room_for_the_next(self, store):
+        others = chunks(2, start=10)
+        for document, times in zip(others, (9, 3), strict=True):
+            like(store, document, times=times)
+        edited = others[0].model_copy(update={"page_content": "An edited text."})
+        found = wrap(store, [edited], k=9, inject=1).invoke(REFUND)
+        assert origins(found) == {"c11": "injected", "c10": "base"}
 
     def test_an_index_that_holds_it_under_a_new_id_does_not_show_it_twice(self, store):
         like(store)
@@ -244,6 +259,37 @@ class TestResolve:
         wrap(store, resolve=asked.append).invoke(REFUND)
         vote(wrap(store), "c4")
         wrap(store, resolve=asked.append).invoke(REFUND)
+        assert asked == []
+
+    def test_only_ids_of_the_documents_own_are_asked_for(self, store):
+        lost = LOST.model_copy(update={"id": str(uuid.uuid4())})
+        like(store, lost)
+        asked = []
+
+        def resolve(wanted):
+            # As a table does whose ids are UUIDs: it refuses any other for the whole batch.
+            asked.extend(str(uuid.UUID(one)) for one in wanted)
+            return [lost]
+
+        found = wrap(store, resolve=resolve).invoke(REFUND)
+        assert (ids(found)[0], origins(found)[lost.id]) == (lost.id, "injected")
+        assert asked == [lost.id]
+
+    @pytest.mark.parametrize("own", ["sha256:0123", "sha256:" + 64 * "f"])
+    def test_also_such_as_look_like_digests(self, store, own):
+        lost = LOST.model_copy(update={"id": own})
+        like(store, lost)
+        found = wrap(store, resolve=lambda wanted: [lost] * (wanted == [own])).invoke(REFUND)
+        assert ids(found)[0] == own
+
+    def test_without_an_id_nothing_can_be_read_again_so_it_is_left_out(self, store):
+        lost = Document("The lost text.", metadata={"source": "lost.md"})
+        seen = wrap(store, [lost])
+        for actor in ("ann", "bob", "eve"):
+            store.rate(trace_id_of(seen.invoke(REFUND, run(user_id=actor))), 5)
+        assert wrap(store).invoke(REFUND)[0].page_content == lost.page_content
+        asked = []
+        assert ids(wrap(store, resolve=asked.append).invoke(REFUND)) == ["c0", "c1", "c2"]
         assert asked == []
 
     def test_ids_in_a_field(self, store):

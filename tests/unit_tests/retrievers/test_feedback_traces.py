@@ -1,13 +1,24 @@
 """A14: one question asked is one trace, whoever repeats its id."""
 
+import os
+import signal
 import threading
 
+import numpy as np
 import pytest
+from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
-from langchain_feedback import FeedbackRetriever, create_reliable_rag, new_trace_id, trace_id_of
+from langchain_feedback import (
+    FeedbackRetriever,
+    create_reliable_rag,
+    new_trace_id,
+    trace_id_of,
+)
+from langchain_feedback import claims as claims_module
+from langchain_feedback.claims import Asked, Claims, claims_of
 from langchain_feedback.errors import UnknownTraceError
-from langchain_feedback.retrievers._claims import Asked, Claims
+from langchain_feedback.traces import marks_of
 from tests.fakes import ListRetriever
 from tests.unit_tests.retrievers.feedback_kit import (
     MONEY,
@@ -69,6 +80,60 @@ def test_the_namespace_is_the_stores_alone(store):
     vote(wrap(store.scoped("tenant")), "c4", times=3)
     assert ids(wrap(store).invoke(REFUND, run(namespace="tenant")))[0] == "c0"
     assert ids(wrap(store.scoped("tenant")).invoke(REFUND))[0] == "c4"
+
+
+ODD_MARKS = ["good", ["a"], None, 7, np.array([1, 2]), np.float64(0.5), {"trace_id": ["t"]}, {1}]
+
+
+class TestWhatAnIndexKeepsUnderOurKey:
+    @pytest.mark.parametrize("odd", ODD_MARKS)
+    async def test_it_breaks_nothing(self, store, odd):
+        documents = [
+            Document("A text.", id="a", metadata={"feedback": odd, "relevance_score": "x"})
+        ]
+        retriever = wrap(store, documents)
+        found = retriever.invoke(REFUND)
+        store.rate(trace_id_of(found), 5, target=found[0])
+        assert trace_id_of(await retriever.ainvoke(REFUND))
+        assert marks(found[0])["chunk_id"] == "a"
+        assert repr(documents[0].metadata["feedback"]) == repr(odd)
+
+    @pytest.mark.parametrize("odd", ODD_MARKS)
+    def test_it_is_no_trace_id(self, odd):
+        document = Document("A text.", metadata={"feedback": odd})
+        assert "x" not in marks_of(document)
+        with pytest.raises(ValueError, match="carry no trace id"):
+            trace_id_of(document)
+
+    def test_what_else_stands_there_is_kept(self, store):
+        note = {"duplicates": [{"chunk_id": "b"}], "origin": "theirs", "trace_id": "old"}
+        document = Document("A text.", id="a", metadata={"feedback": note})
+        (found,) = wrap(store, [document]).invoke(REFUND)
+        assert marks(found)["duplicates"] == note["duplicates"]
+        assert (marks(found)["origin"], marks(found)["base_rank"]) == ("base", 0)
+        assert store.trace(marks(found)["trace_id"]).question == REFUND
+        assert document.metadata["feedback"] is note
+
+
+class TestNothingFound:
+    """An empty list still knows which retrieval it is."""
+
+    async def test_it_may_be_rated(self, store, trace_id):
+        retriever = wrap(store, [])
+        config = run(feedback_trace_id=trace_id)
+        found = retriever.invoke(REFUND, config)
+        assert (found, trace_id_of(found)) == ([], trace_id)
+        for again in (
+            await retriever.ainvoke(REFUND, config),
+            retriever.bind(k=2).with_retry().invoke(REFUND, config),
+            retriever.with_config(tags=["x"]).batch([REFUND], config)[0],
+        ):
+            assert trace_id_of(again) not in ("", trace_id)
+            assert store.trace(trace_id_of(again)).question == REFUND
+
+    def test_another_empty_list_does_not(self):
+        with pytest.raises(ValueError, match="new_trace_id"):
+            trace_id_of([])
 
 
 class TestSecondSearch:
@@ -197,6 +262,20 @@ class TestOneIdAtOnce:
         assert claims.claim(Asked(SERVER, "t", 2, "eve"), lambda _: None).trace_id != "t"
         joined = claims.claim(Asked(SERVER, "t", 2, "ann"), lambda _: None)
         assert (joined.trace_id, joined.question) == ("t", REFUND)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+    def test_a17_a_fork_while_another_thread_claims(self, store):
+        wrap(store).invoke(REFUND)
+        held = claims_of(store)
+        with held._lock, claims_module._all_lock:
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                given = Asked(REFUND, "forked")
+                ok = claims_of(store).claim(given, lambda _: None).trace_id == "forked"
+                os._exit(0 if ok else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
     def test_the_memory_is_bounded(self):
         claims = Claims(most=3)

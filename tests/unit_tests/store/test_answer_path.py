@@ -1,11 +1,13 @@
 """The answer never waits for the store, and what it had to say is not lost."""
 
+import gc
 import logging
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 from langchain_core.documents import Document
@@ -160,3 +162,82 @@ def test_a_forked_process_has_threads_of_its_own(tmp_path):
     command = [sys.executable, "-c", program, f"sqlite:///{tmp_path / 'f.db'}"]
     done = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_processes_that_are_forked_while_others_are_busy_answer_too(postgres_url):
+    """Not on SQLite, whose own record of who holds which lock is copied as it stands."""
+    program = """
+import os, sys, threading
+from langchain_core.documents import Document
+from langchain_feedback.store.feedback_store import FeedbackStore
+store = FeedbackStore(sys.argv[1], timeout_s=20)
+chunk = Document("14 days", id="refund")
+store.record_trace("t0", "refund?", [chunk], vector=[1, 0])
+store.rate("t0", 5)
+busy = True
+def work(name):
+    n = 0
+    while busy:
+        n += 1
+        store.record_soon(f"{name}-{n}", "refund?", [chunk], vector=[1, 0])
+        store.try_read(lambda: store.evidence_for("refunds?", vector=[1, 0.1]), None)
+threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(4)]
+for thread in threads: thread.start()
+children = []
+for n in range(8):
+    child = os.fork()
+    if child == 0:
+        store.record_soon(f"child-{n}", "refund?", [chunk], vector=[1, 0])
+        found = store.try_read(lambda: store.evidence_for("refunds?", vector=[1, 0.1]), None)
+        os._exit(0 if found and found.cells and store.trace(f"child-{n}") else 1)
+    children.append(child)
+codes = [os.waitpid(child, 0)[1] for child in children]
+busy = False
+for thread in threads: thread.join()
+assert codes == [0] * 8, codes
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program, postgres_url]
+    done = subprocess.run(command, timeout=120, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_closed_store_leaves_no_threads_and_nothing_alive(tmp_path):
+    before = threading.active_count()
+    stores = [FeedbackStore(f"sqlite:///{tmp_path / f'{n}.db'}") for n in range(5)]
+    for store in stores:
+        store.try_read(lambda: 1, 0)
+        store.close()
+    gone = [weakref.ref(store) for store in stores]
+    del store, stores
+    until = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.02)
+    gc.collect()
+    assert threading.active_count() <= before
+    assert [ref() for ref in gone] == [None] * 5
+
+
+def test_nothing_waits_for_good_while_another_thread_writes(moody):
+    """Ratings and answers of traces that are on their way are neither refused nor dropped."""
+    moody.record_trace("t0", "refund?", [CHUNK])
+    slow = threading.Event()
+    moody.mood = lambda: slow.wait(0.3)
+    errors = []
+
+    def answer(number):
+        try:
+            moody.record_soon(f"t{number}", "refund?", [CHUNK])
+            moody.update_soon(f"t{number}", answer="14 days")
+            moody.rate(f"t{number}", 5, actor=str(number))
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=answer, args=(n,)) for n in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    moody.close()
+    assert errors == []
+    assert {moody.trace(f"t{n}").answer for n in range(1, 7)} == {"14 days"}

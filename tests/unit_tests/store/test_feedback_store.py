@@ -12,21 +12,25 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.stores import InMemoryByteStore
 from sqlalchemy import select
 
 from langchain_feedback.documents import content_hash
 from langchain_feedback.errors import (
     StoreError,
     StoreVersionError,
+    TraceReusedError,
     UnknownChunkError,
     UnknownEventError,
     UnknownTraceError,
 )
-from langchain_feedback.store import schema
+from langchain_feedback.store import evidence, schema, tracing, voting
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.migrations import running
+from langchain_feedback.store.questions import Question
 from langchain_feedback.store.records import TracedChunk
 
 QUESTION = "How long does a refund take?"
@@ -602,3 +606,201 @@ def test_many_processes_may_start_at_once_on_an_empty_database(url):
         assert process.returncode == 0, errors
     with FeedbackStore(url) as store:
         assert round(store.evidence_for("refund?").cells[0].positive, 3) == 6
+
+
+# -- what a second reading found
+
+
+def test_one_person_by_name_and_by_default_is_one_key(store):
+    traced(store, actor="ann")
+    store.rate("t1", 5)
+    latest = store.rate("t1", 1, actor="ann")
+    cells = store.cells_of([REFUND])
+    assert [column.tolist() for column in store.ratings_for(cells)] == [[1], [1]]
+    store.retract(latest)
+    assert sums(store) == {}, "the 5 does not come back"
+
+
+def test_a_trace_is_of_one_question(store):
+    traced(store)
+    with pytest.raises(TraceReusedError, match="new_trace_id"):
+        traced(store, question="Another one?")
+    with pytest.raises(TraceReusedError):
+        store.update_trace("t1", answer="42", asked=["Another one?"])
+    store.update_soon("t1", answer="42", asked=["Another one?"])
+    assert store.trace("t1").answer is None
+    store.update_trace("t1", answer="14 days", asked=["Another one?", QUESTION])
+    assert store.trace("t1").answer == "14 days"
+
+
+@pytest.mark.parametrize("marks", ["good", ["good"], 7, {"base_rank": "1", "belief": [2]}])
+def test_metadata_of_other_peoples_making_break_nothing(store, marks):
+    odd = {"feedback": marks, "relevance_score": {"high": True}}
+    document = REFUND.model_copy(update={"metadata": odd})
+    store.record_soon("t1", QUESTION, [document])
+    store.rate("t1", 5, target=document)
+    assert len(store.evidence_for(QUESTION).cells) == 1
+
+
+@pytest.mark.parametrize("question", ["", "  ", "\n"])
+def test_what_cannot_be_recorded_is_told_and_costs_no_answer(store, question, caplog):
+    with pytest.raises(ValueError, match="no question"):
+        store.record_trace("t1", question, [REFUND])
+    with caplog.at_level(logging.WARNING):
+        store.record_soon("t1", question, [REFUND])
+        store.record_soon("t2", QUESTION, [REFUND], vector=[float("nan")])
+        store.update_soon("t1", grades={"refund": "YES"})
+    assert "no question" in caplog.text
+    assert store.trace("t1") is store.trace("t2") is None
+
+
+def test_a_click_is_about_one_source_and_a_grade_is_one_of_three(store):
+    traced(store)
+    with pytest.raises(ValueError, match="target"):
+        store.signal("t1", "source_click")
+    with pytest.raises(ValueError, match="'YES'"):
+        store.update_trace("t1", grades={"refund": "YES"})
+    with pytest.raises(UnknownChunkError):
+        store.update_trace("t1", grades={"servers": "yes"})
+
+
+def test_a_scope_is_made_once_and_closed_with_its_root(store):
+    tenant = store.scoped("tenant")
+    assert store.scoped("tenant") is tenant
+    assert tenant.scoped(store.namespace) is store
+    with tenant:
+        traced(tenant)
+    traced(store, "t2")
+    assert store.trace("t2") is not None
+
+
+def test_a_scope_of_a_database_in_memory_takes_nothing_along():
+    with FeedbackStore("sqlite://") as store:
+        traced(store)
+        with store.scoped("tenant"):
+            pass
+        assert store.trace("t1") is not None
+
+
+def test_votes_of_another_namespace_stay_there(store):
+    traced(store)
+    store.rate("t1", 5, target=REFUND, actor="ann")
+    [question] = store.evidence_for(QUESTION).questions
+    cells = store.cells_of([REFUND])
+    assert [row.actor for row in store.votes_on([question.question_id], cells)] == ["ann"]
+    assert store.scoped("other").votes_on([question.question_id], cells) == []
+
+
+def test_a_half_life_that_two_set_at_once_is_one_of_them_for_all(url):
+    with FeedbackStore(url) as store:
+        for number in range(5):
+            traced(store, f"t{number}")
+            store.rate(f"t{number}", 5, target=REFUND, actor=f"u{number}")
+        old = schema.signals.update().values(received_at=datetime.now(UTC) - timedelta(days=40))
+        with store._writing() as (connection, _):
+            connection.execute(old)
+        store.rebuild_evidence()
+        with ThreadPoolExecutor(4) as pool:
+            list(
+                pool.map(lambda days: FeedbackStore(url, half_life_days=days).setup(), [9, 30, 70])
+            )
+        before = table(store)
+        store.rebuild_evidence()
+        assert table(store) == before
+
+
+def test_a_vote_that_a_dead_process_left_waiting_is_found_by_a_rebuild(store):
+    store.rate("t1", 5, target="refund", pending=True)
+    with store._writing() as (connection, _):
+        tracing.write_trace(
+            connection,
+            store.namespace,
+            tracing.new_trace(
+                "t1", Question(QUESTION), [REFUND], attempt=1, query=None, id_field=None,
+                created_at=datetime.now(UTC), facts={},
+            ),
+        )  # fmt: skip
+    assert sums(store) == {}
+    store.rebuild_evidence()
+    assert sums(store) == {"refund": (1, 0)}
+
+
+def test_two_writers_of_vectors_get_a_number_each(url):
+    """Votes first, vectors later: an open process finds both questions."""
+    vectors = {f"q{n}": [1.0, n / 100] for n in range(8)}
+    with FeedbackStore(url) as store:
+        for name in vectors:
+            traced(store, name, question=name)
+            store.rate(name, 5, target=REFUND)
+        assert store.evidence_for("q0", vector=[1, 0]).cells
+        with ThreadPoolExecutor(8) as pool:
+            writes = [
+                pool.submit(store.record_trace, f"again {name}", name, [REFUND], vector=vector)
+                for name, vector in vectors.items()
+            ]
+        for write in writes:
+            write.result()
+        found = store.evidence_for("another", vector=[1, 0.04], min_similarity=0.9)
+        assert {question.text for question in found.questions} == set(vectors)
+
+
+def test_more_voters_on_one_trace_than_a_statement_has_parameters(store):
+    """4,200 people rate one answer whose citations come later."""
+    documents = [Document(f"Text {n}.", id=str(n)) for n in range(4)]
+    traced(store, documents=documents)
+    with store._writing() as (connection, half_life):
+        row = voting.Event("t1", "rating", datetime.now(UTC), rating=5).as_row(store.namespace)
+        rows = [
+            row | {"event_id": f"e{n}", "actor": f"u{n}", "attached": True} for n in range(4_200)
+        ]
+        connection.execute(schema.signals.insert(), rows)
+        evidence.recredit(connection, store.namespace, ["t1"], half_life)
+    store.update_trace("t1", cited=[documents[0]])
+    [cell] = store.evidence_for(QUESTION).cells
+    assert cell.positive == 4_200
+
+
+def test_injected_chunks_have_the_documents_own_id_back(store):
+    document = Document("Text.", id="own", metadata={"_id": 7, "sku": 42})
+    nameless = Document("Other text.", metadata={"_id": 8, "sku": 43})
+    store.record_trace("t1", QUESTION, [document, nameless], id_field="sku")
+    cells = store.cells_of([document, nameless], id_field="sku")
+    found = store.snapshots(cells)
+    assert [found[cell][0].document for cell in cells] == [document, nameless]
+    store.rate("t1", 5, target=document, id_field="sku")
+    assert [cell.key for cell in store.evidence_for(QUESTION).cells] == cells[:1]
+
+
+def test_a_snapshot_is_renewed_when_its_metadata_change(store):
+    traced(store, documents=[REFUND])
+    secret = REFUND.model_copy(update={"metadata": {"source": "faq.md", "acl": "secret"}})
+    traced(store, "t2", documents=[secret])
+    [cell] = store.cells_of([REFUND])
+    assert store.snapshots([cell])[cell][0].document.metadata["acl"] == "secret"
+
+
+def test_a_database_that_is_emptied_while_open_works_again(url):
+    with FeedbackStore(url) as store:
+        traced(store)
+        with store._database.writing(lock="all") as connection:
+            schema.metadata.drop_all(connection)
+            connection.execute(sa.text("DROP TABLE lcf_version"))
+        with pytest.raises(StoreError):
+            store.trace("t1")
+        assert store.trace("t1") is None
+        traced(store)
+
+
+def test_a17_a_database_in_memory_may_have_a_name():
+    with FeedbackStore("sqlite:///file:named?mode=memory&cache=shared&uri=true") as store:
+        traced(store)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: store.rate("t1", 5, target=REFUND, actor=f"u{n}"), range(40)))
+        assert sums(store) == {"refund": (40, 0)}
+
+
+def test_the_cache_of_embeddings_is_no_model_of_its_own():
+    cached = CacheBackedEmbeddings.from_bytes_store(
+        Directions(), InMemoryByteStore(), namespace="x", key_encoder="sha256"
+    )
+    assert FeedbackStore("sqlite://", embeddings=cached).embedder == "Directions/"

@@ -320,10 +320,10 @@ def held_up(monkeypatch):
     """Make the building of graphs begin (the first event) and wait (for the second)."""
     begun, go_on, add = threading.Event(), threading.Event(), Hnsw.add
 
-    def slow(graph, vectors):
+    def slow(graph, vectors, rows):
         begun.set()
         assert go_on.wait(30)
-        add(graph, vectors)
+        add(graph, vectors, rows)
 
     monkeypatch.setattr(Hnsw, "add", slow)
     return begun, go_on
@@ -356,7 +356,7 @@ def test_a_graph_of_another_epoch_is_not_used(monkeypatch):
 
 
 def test_a_graph_that_cannot_be_built_costs_no_answer(monkeypatch, caplog):
-    def broken(graph, vectors):
+    def broken(graph, vectors, rows):
         msg = "no memory for a graph"
         raise MemoryError(msg)
 
@@ -428,3 +428,19 @@ def test_the_interpreter_ends_cleanly_while_a_graph_is_built():
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "False\n", "")
+
+
+def test_questions_that_come_topic_by_topic_are_found_all_the_same():
+    """A log that is sorted by topic: a graph built in that order would miss whole topics."""
+    random = np.random.default_rng(7)
+    centers = random.standard_normal((150, 64))
+    rows = np.repeat(centers, 40, axis=0) + 0.15 * random.standard_normal((6_000, 64))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    memory = QuestionMemory(hnsw_above=500)
+    changes = MemoryChanges(epoch=0, seq=1, question_ids=np.arange(6_000), vectors=rows)
+    memory.refresh(lambda _: changes)
+    assert memory.wait_for_index(60)
+    found = [memory.search(rows[at], limit=32) for at in range(0, 6_000, 60)]
+    for at, near in zip(range(0, 6_000, 60), found, strict=True):
+        nearest = np.sort(rows @ rows[at])[-32:]
+        assert sum(cosine >= nearest[0] - 1e-5 for _, cosine in near) >= 30
