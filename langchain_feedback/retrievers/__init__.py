@@ -1,0 +1,1 @@
+"""Retrievers that wrap one of yours."""
