@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from langchain_feedback.judges.verifying import LLMVerifier
     from langchain_feedback.nodes.keys import StateKeys
     from langchain_feedback.quotes.locate import locate_quote
+    from langchain_feedback.retrievers.dartboard import DartboardCompressor, DartboardRetriever
     from langchain_feedback.traces import new_trace_id
 
 __all__ = [
+    "DartboardCompressor",
+    "DartboardRetriever",
     "LLMDocumentGrader",
     "LLMGroundednessChecker",
     "LLMHighlighter",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DartboardCompressor": "retrievers.dartboard",
+    "DartboardRetriever": "retrievers.dartboard",
     "LLMDocumentGrader": "judges.grading",
     "LLMGroundednessChecker": "judges.groundedness",
     "LLMHighlighter": "judges.highlighting",
