@@ -21,7 +21,7 @@ nothing cancels.
 
 import math
 import operator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +49,7 @@ _BATCH = 8
 _BLOCK = 1 << 16
 """Elements of the arrays that the log space works on at a time."""
 _FARTHEST = 2.0
+_ZERO = np.zeros(())
 _SMALLEST_SIGMA = 1e-9
 _LARGEST_WEIGHT = 1e9
 
@@ -149,26 +150,25 @@ def select(
         [0.0222, 3.73e-06]
     """
     to_query, between = _distances(query_distances, pair_distances)
-    copies = _copies(multiplicity, to_query.size)
+    size = to_query.size
+    copies = None if multiplicity is None else _copies(multiplicity, size)
     relevance = _scale("relevance_weight", relevance_weight, sigma)
     diversity = _scale("diversity_weight", diversity_weight, sigma)
-    size = to_query.size
     k = min(_count(k), size)
+    if not k:
+        return Selection(np.empty(0, dtype=np.intp), np.empty(0))
     to_query, between, known = _known(to_query, between)
-    if known is not None:  # texts without a distance weigh nothing either
+    if known is not None and copies is not None:  # texts without a distance weigh nothing
         copies = copies[known]
     pool = _Pool(to_query, between, copies, relevance, diversity)
-    indices, log_gains = _greedy(pool, min(k, to_query.size))
-    gains = np.zeros(k)
-    with np.errstate(under="ignore"):
-        gains[: len(indices)] = np.exp(np.array(log_gains) + pool.log_scale)
+    indices, gains = _greedy(pool, min(k, to_query.size))
     rows = np.array(indices, dtype=np.intp)
     if known is not None:
         rows = known[rows]
     if rows.size < k:
+        gains += [0.0] * (k - rows.size)
         rows = _filled(rows, known, size)[:k]
-    # Rounding aside they never grow by themselves.
-    return Selection(rows, np.minimum.accumulate(gains))
+    return Selection(rows, np.array(gains))
 
 
 def _filled(rows: Rows, known: Rows | None, size: int) -> Rows:
@@ -185,37 +185,77 @@ def _filled(rows: Rows, known: Rows | None, size: int) -> Rows:
 class _Pool:
     """The texts that can be selected, and how far the selected ones cover them.
 
-    Weights are kept divided by their largest (`log_scale` is its logarithm): those of a far
-    question would all underflow.
+    Weights are kept divided by the largest that one copy has, and so are gains until they are
+    reported: those of a far question would all underflow.
     """
 
     def __init__(
-        self, to_query: Floats, between: Floats, copies: Floats, relevance: float, diversity: float
+        self,
+        to_query: Floats,
+        between: Floats,
+        copies: Floats | None,
+        relevance: float,
+        diversity: float,
     ) -> None:
         size = to_query.size
         self._to_query, self._between, self._copies = to_query, between, copies
         self._relevance, self._diversity = relevance, diversity
-        self._nearest_query = float(to_query.min(initial=_FARTHEST))
-        self.log_scale = -relevance * self._nearest_query**2
+        self._nearest_query = _smallest(to_query) if size else 0.0
+        self._log_scale = -relevance * self._nearest_query**2
+        self._scale = math.exp(self._log_scale)
         excess = (to_query - self._nearest_query) * (to_query + self._nearest_query)
         excess *= -relevance
-        self._weights: Floats = copies * np.exp(excess)
+        self._weights: Floats = np.exp(excess, out=excess)
+        if copies is not None:
+            self._weights *= copies
         self._kept = self._kernel_of(between) if size <= _KEPT else None
         self._covered: Floats = np.zeros(size)
         self._gains: Floats = self._first_bounds()
         """Linear gains; of a large pool, upper bounds of those that are not in question."""
         self._rounding: Floats = self._gains * _ROUNDING
         """Upper bounds of the rounding of these, which does not shrink as they do."""
-        self._log_bounds: Floats = np.full(size, np.inf)
+        self._most_rounding = _ROUNDING * _largest(self._gains)
+        self._log_bounds: Floats | None = None
         self._selected: list[int] = []
-        self._buffer: Floats | None = None
+        self._buffer = np.empty_like(between) if size <= _DENSE else None
 
     def best(self) -> tuple[int, float]:
-        """Return the text of the largest gain, and the logarithm of the gain (scaled)."""
-        top = self._refresh()
+        """Return the text of the largest gain, and the gain; -1 where nothing gains anything."""
+        gains = self._gains
+        if self._buffer is None or self._kept is None:
+            self._refresh()
+        elif self._selected:
+            buffer = np.subtract(self._kept, self._covered, out=self._buffer)
+            np.maximum(buffer, _ZERO, out=buffer).dot(self._weights, gains)
+        at = int(gains.argmax())
+        top = gains.item(at)
+        gains[at] = -1.0
+        second = gains.item(gains.argmax())
+        gains[at] = top
+        rounding = self._rounding.item(at)
+        if (
+            second + rounding + self._most_rounding < top * (1 - _TIE)
+            and rounding <= _REPORTED * top
+            and top > _SMALLEST
+        ):
+            return at, top * self._scale
+        at, log_gain = self._closely(top)
+        return at, math.exp(log_gain + self._log_scale) if log_gain > -math.inf else -1.0
+
+    def take(self, at: int) -> None:
+        """Select a text."""
+        row = self._rows(at) if self._kept is None else self._kept[at]
+        np.maximum(self._covered, row, out=self._covered)
+        self._selected.append(at)
+        self._gains[at] = self._rounding[at] = 0.0
+
+    def _closely(self, top: float) -> tuple[int, float]:
+        """Return the text of the largest gain where another is near, and the gain's logarithm."""
+        if self._log_bounds is None:
+            self._log_bounds = np.full(self._gains.size, np.inf)
         if top <= _SMALLEST:
             return self._best_of(np.setdiff1d(np.arange(self._gains.size), self._selected))
-        near = self._near(top)
+        near = (self._gains + self._rounding >= top * (1 - _TIE)).nonzero()[0]
         if near.size > 1 and self._rounding[near].max() > _COMPARED * top:
             near = self._nearer(near, top)
         first = int(near[0])
@@ -224,23 +264,15 @@ class _Pool:
             return first, math.log(self._gains[first])
         return self._best_of(near)
 
-    def take(self, at: int) -> None:
-        """Select a text."""
-        np.maximum(self._covered, self._rows(at), out=self._covered)
-        self._selected.append(at)
-        self._gains[at] = self._rounding[at] = 0.0
-
-    def _near(self, top: float) -> Rows:
-        """Return the texts whose gain may be the largest."""
-        return (self._gains + self._rounding >= top * (1 - _TIE)).nonzero()[0]
-
     def _nearer(self, near: Rows, top: float) -> Rows:
         """Leave out those of these texts of which a closer look shows that they gain less."""
-        near = near[self._log_bounds[near] >= math.log(top) - _REPORTED]
+        bounds = cast("Floats", self._log_bounds)
+        near = near[bounds[near] >= math.log(top) - _REPORTED]
         kernel = self._rows(near)
         # Where the two are equal, a distance that is smaller may have been rounded away.
         kernel[kernel < self._covered] = 0.0
         self._rounding[near] = _ROUNDING * (kernel @ self._weights)
+        self._most_rounding = float(self._rounding.max())
         return near[self._gains[near] + self._rounding[near] >= top * (1 - _TIE)]
 
     def _kernel_of(self, between: Floats) -> Floats:
@@ -249,7 +281,7 @@ class _Pool:
         return np.exp(kernel, out=kernel)
 
     def _rows(self, at: int | Rows) -> Floats:
-        """Return rows of the kernel, as a copy where they are several."""
+        """Return a row of the kernel, or a copy of several."""
         return self._kernel_of(self._between[at]) if self._kept is None else self._kept[at]
 
     def _first_bounds(self) -> Floats:
@@ -262,15 +294,9 @@ class _Pool:
         bounds: Floats = self._kernel_of(self._between[:, heavy]) @ self._weights[heavy]
         return bounds + rest
 
-    def _refresh(self) -> float:
-        """Bring the gains up to date, or as many as may be the largest; return the largest."""
-        if self._kept is not None and self._gains.size <= _DENSE:
-            if self._selected:
-                self._buffer = np.subtract(self._kept, self._covered, out=self._buffer)
-                np.maximum(self._buffer, 0.0, out=self._buffer)
-                np.matmul(self._buffer, self._weights, out=self._gains)
-            return float(self._gains.max())
-        stale = self._gains.copy()
+    def _refresh(self) -> None:
+        """Bring the gains of a large pool up to date, as many as may be the largest."""
+        stale = self._gains + self._rounding
         best, batch = 0.0, _BATCH
         while (rows := (stale >= max(best * (1 - _TIE), _SMALLEST)).nonzero()[0]).size:
             if rows.size > batch:
@@ -281,20 +307,20 @@ class _Pool:
             fresh = uncovered @ self._weights
             stale[rows], self._gains[rows] = -1.0, fresh
             best, batch = max(best, float(fresh.max())), 2 * batch
-        return best
 
     def _best_of(self, rows: Rows) -> tuple[int, float]:
         """Tell near gains apart in log space."""
         best = -np.inf
+        bounds = cast("Floats", self._log_bounds)
         if rows.size > _BATCH:  # the likeliest first: what is known of the others may spare them
-            likeliest = np.argpartition(-self._log_bounds[rows], _BATCH)[:_BATCH]
+            likeliest = np.argpartition(-bounds[rows], _BATCH)[:_BATCH]
             best = self._renew(rows[likeliest])
             rows = self._not_below(best, rows)
         best = max(best, self._renew(rows))
         if best == -np.inf:
             return int(rows[0]), best
         rows = self._not_below(best, rows)
-        log_gains = self._log_bounds[rows]
+        log_gains = bounds[rows]
         top = int(log_gains.argmax())
         if rows.size == 1:
             return int(rows[0]), best
@@ -307,14 +333,15 @@ class _Pool:
     def _renew(self, rows: Rows) -> float:
         """Bring the bounds in log space up to date, and return the largest."""
         fresh = self._log_sums(rows, (self._nearest_query, 0.0))
-        self._log_bounds[rows] = fresh
+        cast("Floats", self._log_bounds)[rows] = fresh
         return float(fresh.max())
 
     def _not_below(self, best: float, rows: Rows) -> Rows:
         """Leave out the rows whose gain is smaller for certain."""
         if best == -np.inf:
             return rows
-        return rows[self._log_bounds[rows] >= best - _TIE * (10 + abs(best))]
+        bounds = cast("Floats", self._log_bounds)
+        return rows[bounds[rows] >= best - _TIE * (10 + abs(best))]
 
     def _log_sums(self, rows: Rows, origin: tuple[float, float]) -> Floats:
         """Return the logarithms of gains, less the logarithm of the term at the origin."""
@@ -330,9 +357,9 @@ class _Pool:
         asked, said = origin
         between = self._between[rows]
         terms = -self._diversity * (between - said) * (between + said)
-        terms += np.log(self._copies) - self._relevance * (self._to_query - asked) * (
-            self._to_query + asked
-        )
+        terms -= self._relevance * (self._to_query - asked) * (self._to_query + asked)
+        if self._copies is not None:
+            terms += np.log(self._copies)
         if self._selected:
             nearest = self._between[self._selected].min(axis=0)
             nearer = np.maximum(nearest - between, 0.0)
@@ -343,17 +370,28 @@ class _Pool:
 
 
 def _greedy(pool: _Pool, k: int) -> tuple[list[int], list[float]]:
-    """Select until nothing gains anything; return positions, and logarithms of gains (scaled)."""
+    """Select until nothing gains anything; return positions and gains."""
     chosen: list[int] = []
-    log_gains: list[float] = []
+    gains: list[float] = []
+    last = math.inf
     while len(chosen) < k:
-        at, log_gain = pool.best()
-        if log_gain == -np.inf:
+        at, gain = pool.best()
+        if gain < 0:
             break
         pool.take(at)
         chosen.append(at)
-        log_gains.append(log_gain)
-    return chosen, log_gains
+        last = min(gain, last)  # rounding aside they never grow by themselves
+        gains.append(last)
+    return chosen, gains
+
+
+def _smallest(values: Floats) -> float:
+    """Return the smallest value, NaN if there is one; as a method it takes thrice as long."""
+    return values.item(values.argmin())
+
+
+def _largest(values: Floats) -> float:
+    return values.item(values.argmax()) if values.size else 0.0
 
 
 def _log_sum(terms: Floats) -> Floats:
@@ -379,13 +417,14 @@ def _distances(query_distances: ArrayLike, pair_distances: ArrayLike) -> tuple[F
 
 def _known(to_query: Floats, between: Floats) -> tuple[Floats, Floats, Rows | None]:
     """Clip the distances; return also the places of texts that have them, None if all do."""
-    if not to_query.size:
-        return to_query, between, None
-    low, high = float(between.min()), float(between.max())
-    if np.isfinite(low + high) and np.isfinite(to_query).all():
+    low, high = _smallest(between), _largest(between)
+    nearest, farthest = _smallest(to_query), _largest(to_query)
+    if math.isfinite(low + high) and math.isfinite(nearest + farthest):
         if low < 0 or high > _FARTHEST:
             between = between.clip(0.0, _FARTHEST)
-        return to_query.clip(0.0, _FARTHEST), between, None
+        if nearest < 0 or farthest > _FARTHEST:
+            to_query = to_query.clip(0.0, _FARTHEST)
+        return to_query, between, None
     known = np.isfinite(to_query) & np.isfinite(np.diagonal(between))
     # One that has no distance to another that is known.
     strange = ~np.isfinite(between) & known & known[:, None]
@@ -406,9 +445,7 @@ def _scale(name: str, weight: float, sigma: float) -> float:
     return float(weight) / (2.0 * float(sigma) ** 2)
 
 
-def _copies(multiplicity: ArrayLike | None, size: int) -> Floats:
-    if multiplicity is None:
-        return np.ones(size)
+def _copies(multiplicity: ArrayLike, size: int) -> Floats:
     copies = np.asarray(multiplicity, dtype=np.float64)
     if copies.shape != (size,) or not (np.isfinite(copies) & (copies > 0)).all():
         msg = f"multiplicity must hold {size} numbers above 0, got {multiplicity!r}"

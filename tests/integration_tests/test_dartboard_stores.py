@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
@@ -66,26 +65,26 @@ async def agrees(store: VectorStore, embeddings: Counting, ways: str = "sync asy
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 async def test_pgvector(postgres_url: str) -> None:
-    from langchain_postgres import PGVector
-
+    make = pytest.importorskip("langchain_postgres").PGVector
     embeddings = Counting()
-    store = PGVector(embeddings, connection=postgres_url, collection_name="sync")
+    store = make(embeddings, connection=postgres_url, collection_name="sync")
     store.add_documents(documents(), ids=[d.id for d in documents()])
     await agrees(store, embeddings, "sync")
     retriever = DartboardRetriever(vector_store=store, k=2)
     found = retriever.invoke("Which?", filter={"n": {"$in": [3, 7]}})
     assert {d.metadata["n"] for d in found} == {3, 7}
-    waiting = PGVector(embeddings, connection=postgres_url, collection_name="sync", async_mode=True)
+    waiting = PGVector(
+        embeddings, connection=postgres_url, collection_name="sync", async_mode=True
+    )
     await agrees(waiting, embeddings, "async")
 
 
 async def test_pgvector_store(postgres_url: str) -> None:
-    from langchain_postgres import PGEngine, PGVectorStore
-
+    postgres = pytest.importorskip("langchain_postgres")
     embeddings = Counting()
-    engine = PGEngine.from_connection_string(postgres_url)
+    engine = postgres.PGEngine.from_connection_string(postgres_url)
     engine.init_vectorstore_table("dartboard", embeddings.size)
-    store = PGVectorStore.create_sync(engine, embeddings, "dartboard")
+    store = postgres.PGVectorStore.create_sync(engine, embeddings, "dartboard")
     store.add_documents(documents(), ids=[d.id for d in documents()])
     await agrees(store, embeddings)
     await engine.close()
@@ -115,8 +114,7 @@ class TestDartboardRetriever(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        embeddings: Embeddings = Counting()
-        store = InMemoryVectorStore(embeddings)
+        store = InMemoryVectorStore(Counting())
         store.add_documents(documents())
         return {"vector_store": store, "k": 3}
 

@@ -16,6 +16,7 @@ from tests.shared import shared_data
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
+    "dartboard": ["--n", "15", "30", "--k", "3", "10", "--questions", "20", "--cases", "3"],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
     "groundedness": [],
     "model_calls": ["--k", "4", "8", "20"],
@@ -42,7 +43,7 @@ def test_every_benchmark_is_run_here():
     assert sorted(SMALL) == sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 
-@pytest.mark.parametrize("name", ["groundedness", "model_calls", "quotes"])
+@pytest.mark.parametrize("name", ["dartboard", "groundedness", "model_calls", "quotes"])
 def test_a_benchmark_prints_a_table_without_json(name):
     if name == "groundedness":
         shared_data("groundedness")
@@ -184,3 +185,40 @@ def test_groundedness_says_which_data_are_missing(tmp_path):
     assert done.returncode != 0
     assert "begin_dev_wow.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -- Dartboard
+
+
+def test_dartboard_is_exact_where_the_loop_is_not_and_returns_no_copies():
+    result = measured("dartboard")
+    for kind in ("random", "stored five times"):
+        rows = {sigma: row for sigma, row in result["order"][kind].items() if sigma != "pools"}
+        assert len(rows) == 8
+        assert all(row["select"] == 0 for row in rows.values())
+    assert result["order"]["stored five times"]["0.01"]["loop (plain NumPy)"] == 3
+    for k, row in result["copies"].items():
+        assert row["DartboardRetriever"] == int(k)
+        assert row["similarity"] < int(k)
+
+
+def test_dartboard_covers_two_part_questions_and_keeps_single_facts_on_generated_passages():
+    result = measured("dartboard")["questions"]
+    for kinds in filter(None, result.values()):
+        assert set(kinds) == {"single-fact", "two-part"}
+    versions = result["six versions"]
+    assert versions["two-part"]["Dartboard 0.2"] > versions["two-part"]["similarity"]
+    assert versions["single-fact"]["Dartboard 0.2"] == versions["single-fact"]["similarity"]
+
+
+def test_dartboard_measures_every_contestant_that_is_installed():
+    result = measured("dartboard")
+    for by_k in result["speed"].values():
+        for row in by_k.values():
+            names = {"select", "distances", "loop (plain NumPy)", "langchain-core MMR (lists)"}
+            assert names <= set(row)
+            assert all(cell["us"] > 0 and cell["peak_kib"] > 0 for cell in row.values())
+
+
+def test_dartboard_runs_without_the_shared_data(tmp_path):
+    assert measured("dartboard", "--data", str(tmp_path))["questions"]["FeedbackQA"] is None

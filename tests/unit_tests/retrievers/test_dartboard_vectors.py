@@ -4,6 +4,7 @@ import copy
 import logging
 import threading
 
+import faiss
 import numpy as np
 import pytest
 from langchain_community.vectorstores import FAISS
@@ -129,8 +130,6 @@ async def test_a22_a_filter_of_faiss_is_not_cut_short(wanted, embeddings):
 
 
 def test_an_index_that_cannot_give_vectors_back_is_embedded_instead(embeddings, caplog):
-    import faiss
-
     store = filled("faiss", embeddings)
     quantizer = faiss.IndexFlatL2(16)
     index = faiss.IndexIVFFlat(quantizer, 16, 1)
