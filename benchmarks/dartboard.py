@@ -52,7 +52,7 @@ from langchain_feedback.ranking.dartboard import cosine_distances, select
 from tests.exact_dartboard import exact_gains
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-SIZES, KS = [15, 30, 100, 500, 1000, 2000], [3, 5, 10, 20]
+SIZES, KS = [15, 30, 100, 200, 500, 1000, 2000], [3, 5, 10, 20]
 DIMENSIONS = 384
 SIGMA = 0.1
 SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0)

@@ -75,10 +75,18 @@ class DartboardRetriever(Chooser, BaseRetriever):
 
     The pool is `k * oversampling` documents of the base. Where they hold fewer than `k` distinct
     texts, as in an index with copies, it is doubled until they do or the base has no more
-    (`adaptive`). `k` and every other option of a call (`filter`) reach the base.
+    (`adaptive`). `k` and every other option of a call (`filter`) reach the base; a growing pool
+    embeds the question anew each time.
 
     Give it a `base_retriever` or a `vector_store`. The base's own vector store is found where it
     has one; vectors and settings are those of `DartboardCompressor`, and so is what it returns.
+
+    With a `FeedbackRetriever`: put that outside, `FeedbackRetriever(base_retriever=this)`. Its
+    pool then holds no repeats, feedback has the last word on the order, and what it records is
+    what was returned. Inside, as this one's `base_retriever`, its feedback says only what is in
+    the pool (injected and pinned chunks too), and the documents keep its notes; it is asked
+    once, since each search is recorded: use it so where diversity matters more than the order,
+    and rate single sources, not whole answers.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -192,7 +200,7 @@ class _Plan(NamedTuple):
 
     def after(self, pool: Sequence[Document]) -> "_Plan | None":
         """Plan the next call, None where this pool suffices or is all there is."""
-        if not self.adaptive or self.name is None:
+        if not self.adaptive or self.name is None or any(map(_is_recorded, pool)):
             return None
         if len({document.page_content for document in pool}) >= self.k:
             return None
@@ -201,6 +209,12 @@ class _Plan(NamedTuple):
         else:
             exhausted = len(pool) < self.size or len(pool) <= self.before
         return None if exhausted else self._replace(size=2 * self.size, before=len(pool))
+
+
+def _is_recorded(document: Document) -> bool:
+    """Say whether a `FeedbackRetriever` found it: each search of that is recorded as another."""
+    feedback = document.metadata.get("feedback")
+    return isinstance(feedback, dict) and "trace_id" in feedback
 
 
 def _store_of(base: Any) -> VectorStore | None:

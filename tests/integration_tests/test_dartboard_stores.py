@@ -73,9 +73,7 @@ async def test_pgvector(postgres_url: str) -> None:
     retriever = DartboardRetriever(vector_store=store, k=2)
     found = retriever.invoke("Which?", filter={"n": {"$in": [3, 7]}})
     assert {d.metadata["n"] for d in found} == {3, 7}
-    waiting = PGVector(
-        embeddings, connection=postgres_url, collection_name="sync", async_mode=True
-    )
+    waiting = make(embeddings, connection=postgres_url, collection_name="sync", async_mode=True)
     await agrees(waiting, embeddings, "async")
 
 

@@ -156,6 +156,15 @@ def test_not_adaptive_asks_once(embeddings):
     assert [k for _, k, *_ in base.queries] == [10]
 
 
+def test_a_base_that_records_its_searches_is_asked_once(embeddings):
+    noted = {"feedback": {"trace_id": "t1"}}
+    documents = [Document("Export it.", id=str(at), metadata=noted) for at in range(50)]
+    base = ListRetriever(documents=documents)
+    retriever = DartboardRetriever(base_retriever=base, embeddings=embeddings, k=2)
+    assert len(retriever.invoke("Export")) == 1
+    assert len(base.queries) == 1
+
+
 @pytest.mark.parametrize("base_k_arg", ["k", None])
 def test_a_base_that_takes_no_k_is_asked_once_and_without(embeddings, base_k_arg):
     asked = []
