@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from langchain_feedback.ranking import dartboard
+from langchain_feedback.ranking import _facility
 from langchain_feedback.ranking.dartboard import cosine_distances, select
 from tests.exact_dartboard import assert_exact, exact_gains
 
@@ -40,7 +40,7 @@ def test_the_order_is_the_exact_one_at_every_sigma(seed):
 def test_the_ways_of_large_pools_are_as_exact(seed, kept, monkeypatch):
     limits = {"_DENSE": 0, "_KEPT": kept, "_BATCH": 2, "_BLOCK": 16}
     for name, value in limits.items():
-        monkeypatch.setattr(dartboard, name, value)
+        monkeypatch.setattr(_facility, name, value)
     rng = np.random.default_rng(100 + seed)
     to_query, between = pools(rng)
     for sigma in SIGMAS:
@@ -55,6 +55,13 @@ def test_a_pool_of_150_with_copies_is_exact(sigma):
     assert_exact(select(to_query, between, 8, sigma=sigma), to_query, between, sigma)
 
 
+@pytest.mark.parametrize("sigma", [0.03, 0.3])
+def test_a_whole_pool_of_90_is_exact_to_the_end(sigma):
+    rng = np.random.default_rng(9)
+    to_query, between = cosine_distances(rng.normal(size=5), rng.normal(size=(90, 5)))
+    assert_exact(select(to_query, between, 90, sigma=sigma), to_query, between, sigma)
+
+
 def test_large_pools_select_as_small_ones_do(monkeypatch):
     rng = np.random.default_rng(6)
     centers = rng.normal(size=(90, 32))
@@ -63,8 +70,8 @@ def test_large_pools_select_as_small_ones_do(monkeypatch):
     for sigma in (0.01, 0.1, 1.0):
         lazily = select(to_query, between, 40, sigma=sigma)
         with monkeypatch.context() as patch:
-            patch.setattr(dartboard, "_DENSE", 1000)
-            patch.setattr(dartboard, "_KEPT", 1000)
+            patch.setattr(_facility, "_DENSE", 1000)
+            patch.setattr(_facility, "_KEPT", 1000)
             densely = select(to_query, between, 40, sigma=sigma)
         assert lazily.indices.tolist() == densely.indices.tolist()
         np.testing.assert_allclose(lazily.gains, densely.gains, rtol=1e-9)
