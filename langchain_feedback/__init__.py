@@ -22,12 +22,15 @@ if TYPE_CHECKING:
         RankingPolicy,
         WilsonFusion,
     )
+    from langchain_feedback.retrievers.dartboard import DartboardCompressor, DartboardRetriever
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
     from langchain_feedback.store.feedback_store import FeedbackStore
     from langchain_feedback.traces import new_trace_id, trace_id_of
 
 __all__ = [
     "AverageRating",
+    "DartboardCompressor",
+    "DartboardRetriever",
     "FeedbackRetriever",
     "FeedbackStore",
     "KernelBelief",
@@ -48,6 +51,8 @@ __all__ = [
 
 _HOMES = {
     "AverageRating": "ranking.policies",
+    "DartboardCompressor": "retrievers.dartboard",
+    "DartboardRetriever": "retrievers.dartboard",
     "FeedbackRetriever": "retrievers.feedback",
     "FeedbackStore": "store.feedback_store",
     "KernelBelief": "ranking.policies",

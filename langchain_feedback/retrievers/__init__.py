@@ -1,1 +1,1 @@
-"""Retrievers that wrap yours: one that learns from feedback."""
+"""Retrievers that wrap yours: one learns from feedback, one leaves out repeats."""

@@ -1,4 +1,6 @@
-"""LangChain's standard suite for retrievers, over three kinds of base."""
+"""LangChain's standard suite for retrievers, over several kinds of base."""
+
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 from langchain_core.documents import Document
@@ -52,6 +54,21 @@ class Standard(RetrieversIntegrationTests):
         assert (first.id, first.metadata["feedback"]["origin"]) == (last.id, "injected")
         assert first.page_content == last.page_content
 
+    async def test_a_pin_holds_until_its_text_changes(self, retriever):
+        store, kept = self._store, self._vector_store
+        last = retriever.invoke(QUESTION, k=9)[-1]
+        store.pin(QUESTION, last.id)
+        narrow = FeedbackRetriever(**self.retriever_constructor_params, k=2, fetch_k=2)
+        for found in (narrow.invoke(QUESTION), await narrow.ainvoke(QUESTION)):
+            assert (found[0].id, found[0].metadata["feedback"]["origin"]) == (last.id, "pinned")
+        kept.delete([last.id])
+        assert last.id not in {one.id for one in narrow.invoke(QUESTION)}
+        kept.add_documents([Document("An edited text.", id=last.id)])
+        found = retriever.invoke(QUESTION, k=9)
+        edited = [one for one in found if one.id == last.id]
+        assert [one.page_content for one in edited] == ["An edited text."]
+        assert edited[0].metadata["feedback"]["origin"] == "base"
+
 
 class TestOverInMemory(Standard):
     @pytest.fixture
@@ -79,6 +96,25 @@ class TestOverPGVector(Standard):
         engine.init_vectorstore_table("chunks", 8, id_column=id_column)
         made = postgres.PGVectorStore.create_sync(engine, EMBEDDINGS, "chunks")
         made.add_documents(CHUNKS)
+        yield made
+        engine._run_as_sync(engine.close())
+
+
+class TestOverPGVectorWithUuids(Standard):
+    """Its columns as they are by default: any other id than a UUID fails the whole request."""
+
+    @pytest.fixture
+    def vector_store(self, postgres_url):
+        postgres = pytest.importorskip("langchain_postgres")
+        engine = postgres.PGEngine.from_connection_string(postgres_url)
+        engine.init_vectorstore_table("by_uuid", 8)
+        made = postgres.PGVectorStore.create_sync(engine, EMBEDDINGS, "by_uuid")
+        made.add_documents(
+            [
+                chunk.model_copy(update={"id": str(uuid5(NAMESPACE_URL, str(chunk.id)))})
+                for chunk in CHUNKS
+            ]
+        )
         yield made
         engine._run_as_sync(engine.close())
 

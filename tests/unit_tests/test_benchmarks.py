@@ -20,6 +20,7 @@ SMALL = {
         *("--sample", "3", "--seeds", "1", "--asked", "4", "--people", "2"),
         *("--attacked", "2", "--votes", "12"),
     ],
+    "dartboard": ["--n", "15", "30", "--k", "3", "10", "--questions", "20", "--cases", "3"],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
     "groundedness": [],
     "model_calls": ["--k", "4", "8", "20"],
@@ -49,7 +50,16 @@ def test_every_benchmark_is_run_here():
 
 
 @pytest.mark.parametrize(
-    "name", ["feedback_quality", "groundedness", "model_calls", "overhead", "quotes", "store"]
+    "name",
+    [
+        "dartboard",
+        "feedback_quality",
+        "groundedness",
+        "model_calls",
+        "overhead",
+        "quotes",
+        "store",
+    ],
 )
 def test_a_benchmark_prints_a_table_without_json(name):
     needed = {"groundedness": "groundedness", "feedback_quality": "feedbackqa_us"}
@@ -316,3 +326,38 @@ def test_overhead_compares_both_bases_sync_and_async_with_an_empty_and_a_filled_
             assert row["ratio"] > 0
             assert {"bare", "overfetch", "feedback", "added_ms", "embedding_ms"} <= set(row)
             assert row["embedding_calls"] == 1
+# -- Dartboard
+
+
+def test_dartboard_is_exact_where_the_loop_is_not_and_returns_no_copies():
+    result = measured("dartboard")
+    for kind in ("random", "stored five times"):
+        rows = {sigma: row for sigma, row in result["order"][kind].items() if sigma != "pools"}
+        assert len(rows) == 8
+        assert all(row["select"] == 0 for row in rows.values())
+    assert result["order"]["stored five times"]["0.01"]["loop (plain NumPy)"] == 3
+    for k, row in result["copies"].items():
+        assert row["DartboardRetriever"] == int(k)
+        assert row["similarity"] < int(k)
+
+
+def test_dartboard_covers_two_part_questions_and_keeps_single_facts_on_generated_passages():
+    result = measured("dartboard")["questions"]
+    for kinds in filter(None, result.values()):
+        assert set(kinds) == {"single-fact", "two-part"}
+    versions = result["six versions"]
+    assert versions["two-part"]["Dartboard 0.2"] > versions["two-part"]["similarity"]
+    assert versions["single-fact"]["Dartboard 0.2"] == versions["single-fact"]["similarity"]
+
+
+def test_dartboard_measures_every_contestant_that_is_installed():
+    result = measured("dartboard")
+    for by_k in result["speed"].values():
+        for row in by_k.values():
+            names = {"select", "distances", "loop (plain NumPy)", "langchain-core MMR (lists)"}
+            assert names <= set(row)
+            assert all(cell["us"] > 0 and cell["peak_kib"] > 0 for cell in row.values())
+
+
+def test_dartboard_runs_without_the_shared_data(tmp_path):
+    assert measured("dartboard", "--data", str(tmp_path))["questions"]["FeedbackQA"] is None
