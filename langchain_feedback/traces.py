@@ -6,13 +6,24 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.utils.uuid import uuid7
 
-__all__ = ["ATTEMPT_KEY", "TRACE_ID_KEY", "asker_of", "new_trace_id", "trace_id_of"]
+__all__ = [
+    "ATTEMPT_KEY",
+    "SEARCHED_FOR_KEY",
+    "TRACE_ID_KEY",
+    "asker_of",
+    "new_trace_id",
+    "trace_id_of",
+]
 
 TRACE_ID_KEY = "feedback_trace_id"
 """The key of a run's `config["metadata"]` under which a trace id travels."""
 
 ATTEMPT_KEY = "feedback_attempt"
 """The key beside it for the number of the search: 1, then 2 after a rewritten question."""
+
+SEARCHED_FOR_KEY = "feedback_searched_for"
+"""The key under which runs below a `FeedbackRetriever` name its trace id, so that the run of an
+answer is found by it. It is no request to join that trace, as `TRACE_ID_KEY` is."""
 
 
 def new_trace_id() -> str:
@@ -28,11 +39,12 @@ def new_trace_id() -> str:
     return str(uuid7())
 
 
-def trace_id_of(documents: Iterable[Document] | Document) -> str:
+def trace_id_of(documents: Iterable[Document | Mapping[str, Any]] | Document) -> str:
     """Return the id of the retrieval that returned these documents.
 
     Args:
-        documents: What a `FeedbackRetriever` returned, or one of them.
+        documents: What a `FeedbackRetriever` returned, or one of them; or the artifact of a
+            retrieval tool's message, in which a checkpointer has made them dicts.
 
     Raises:
         ValueError: If there are no documents, they carry no trace id, or they come from
@@ -43,14 +55,15 @@ def trace_id_of(documents: Iterable[Document] | Document) -> str:
         >>> trace_id_of(found)
         't1'
     """
-    documents = [documents] if isinstance(documents, Document) else list(documents)
+    documents = [documents] if isinstance(documents, Document) else [*documents]
     if not documents:
         msg = (
             "An empty result carries no trace id. Make one with `new_trace_id()` before you "
             'retrieve, and pass it as config["metadata"]["feedback_trace_id"].'
         )
         raise ValueError(msg)
-    feedback = [document.metadata.get("feedback") or {} for document in documents]
+    metadata = (one["metadata"] if isinstance(one, Mapping) else one.metadata for one in documents)
+    feedback = [(given or {}).get("feedback") or {} for given in metadata]
     found = {marks.get("trace_id") for marks in feedback}
     if None in found or len(found) > 1:
         what = "no trace id" if found == {None} else f"more than one trace id: {found!r}"
