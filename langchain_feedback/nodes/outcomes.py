@@ -59,7 +59,10 @@ def keep_outcome(
 def _is_recorded(documents: Sequence[Document], trace_id: str) -> bool:
     """Whether a `FeedbackRetriever` returned all of them for this trace."""
     marks = [document.metadata.get("feedback") or {} for document in documents]
-    return bool(marks) and all(mark.get("trace_id") == trace_id for mark in marks)
+    # A retrieval tool marks the documents of other retrievers too, with their trace id alone.
+    return bool(marks) and all(
+        mark.get("trace_id") == trace_id and "origin" in mark for mark in marks
+    )
 
 
 def _cited(view: StateView, known: set[str]) -> list[str] | None:
