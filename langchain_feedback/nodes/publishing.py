@@ -1,11 +1,14 @@
 """How text reaches the user: replayed as tokens, and with citations on the message."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
+
+# Private, and the only way to name a message in the newest streaming protocol.
+from langchain_core.language_models._compat_bridge import achunks_to_events, chunks_to_events
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.content import (
     Annotation,
@@ -101,3 +104,25 @@ class Replay(BaseChatModel):
             if run_manager is not None:
                 run_manager.on_llm_new_token(piece, chunk=chunk)
             yield chunk
+
+    def _stream_chat_model_events(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **_: Any,
+    ) -> Iterator[Any]:
+        """Stream by `version="v3"`, which would give the message the run's id by itself."""
+        chunks = self._stream(messages, stop, run_manager)
+        yield from chunks_to_events(chunks, message_id=messages[-1].id)
+
+    async def _astream_chat_model_events(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **_: Any,
+    ) -> AsyncIterator[Any]:
+        chunks = self._astream(messages, stop, run_manager)
+        async for event in achunks_to_events(chunks, message_id=messages[-1].id):
+            yield event
