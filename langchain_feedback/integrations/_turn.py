@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.documents import Document
@@ -33,7 +34,9 @@ class Turn:
     searches: list[Search]
     """The calls of retrieval tools in this turn; one may have found nothing, or failed."""
     earlier: list[Search]
-    """Those of earlier turns."""
+    """Those of earlier turns, if they were read."""
+    without_documents: list[str]
+    """Names of the tools of this turn whose messages count for nothing."""
     regenerations: int
     """Drafts of this turn that were rejected, and followed by another tool call."""
 
@@ -45,7 +48,9 @@ class Turn:
         return "; ".join(query for query in queries if query.strip().casefold() != asked)
 
 
-def read_turn(messages: Sequence[AnyMessage], tools: Collection[str], *, named: bool) -> Turn:
+def read_turn(
+    messages: Sequence[AnyMessage], tools: Collection[str], *, named: bool, earlier: bool = False
+) -> Turn:
     """Read the turn from an agent's messages.
 
     A turn starts behind the last answer, which is the last model message without tool calls.
@@ -57,6 +62,7 @@ def read_turn(messages: Sequence[AnyMessage], tools: Collection[str], *, named: 
         tools: Names of retrieval tools: each call of one is a search.
         named: Whether only those count. Otherwise every tool message counts that holds
             documents, or an empty list in place of them.
+        earlier: Whether to read earlier turns, too.
     """
     start = max((i for i, m in enumerate(messages) if _is_answer(m)), default=-1) + 1
     turn = messages[start:]
@@ -66,13 +72,17 @@ def read_turn(messages: Sequence[AnyMessage], tools: Collection[str], *, named: 
         if isinstance(message, AIMessage)
         for call in message.tool_calls
     }
-    searches = list(_searches(turn, calls, tools, named=named))
+    read = partial(_searches, calls=calls, tools=tools, named=named)
+    searches = list(read(turn))
+    counted = {search.tool for search in searches}
+    others = [str(message.name) for message in turn if isinstance(message, ToolMessage)]
     humans = [str(message.text) for message in turn if isinstance(message, HumanMessage)]
     asked = next((text for text in reversed(humans) if text.strip()), "")
     return Turn(
         question=asked or "; ".join(filter(None, (one.query for one in searches))) or "?",
         searches=searches,
-        earlier=list(_searches(messages[:start], calls, tools, named=named)),
+        earlier=list(read(messages[:start])) if earlier else [],
+        without_documents=[name for name in others if name not in counted],
         regenerations=sum(map(_regenerations, turn)),
     )
 
@@ -116,9 +126,9 @@ def _document(given: Mapping[str, Any]) -> Document:
 
 def _searches(
     messages: Sequence[AnyMessage],
+    *,
     calls: Mapping[str | None, Any],
     tools: Collection[str],
-    *,
     named: bool,
 ) -> Iterator[Search]:
     for message in messages:

@@ -6,9 +6,10 @@
 Needs the extra `agents`: `pip install "langchain-feedback[agents]"`.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage
@@ -22,7 +23,13 @@ from langchain_feedback.integrations._langchain import (
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
-    init_chat_model,
+)
+from langchain_feedback.integrations._options import (
+    abstention_texts,
+    check_budget,
+    check_word,
+    tool_names,
+    verifier_of,
 )
 from langchain_feedback.integrations._outcome import Traces, declined, grounding_of, marked
 from langchain_feedback.integrations._responses import (
@@ -39,11 +46,8 @@ from langchain_feedback.integrations._retriever_tool import (
     create_feedback_retriever_tool,
 )
 from langchain_feedback.integrations._turn import Turn, read_turn
-from langchain_feedback.judges.base import AnswerVerifier, DocumentGrader, chat_model, is_judge
-from langchain_feedback.judges.offline import LexicalGroundednessChecker, SentenceHighlighter
-from langchain_feedback.judges.two_steps import CheckAndHighlight
+from langchain_feedback.judges.base import AnswerVerifier, DocumentGrader
 from langchain_feedback.judges.verdict import reply_text
-from langchain_feedback.judges.verifying import LLMVerifier
 from langchain_feedback.nodes.abstention import AbstentionMessage, abstention_text
 from langchain_feedback.nodes.grading import grade_documents
 from langchain_feedback.nodes.publishing import annotated, with_text
@@ -61,7 +65,7 @@ CitationForm = Literal["metadata", "annotations"]
 _Result = ModelResponse[Any] | ExtendedModelResponse[Any]
 _Steps = Generator[Step, Any, _Result]
 
-_NO_RETRIEVAL = "I have not looked this up in the documents, so I will not answer it."
+logger = logging.getLogger(__name__)
 
 
 class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -168,24 +172,25 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         id_field: str | None = None,
     ) -> None:
         super().__init__()
-        _check_budget(max_regenerations=max_regenerations, nearest=nearest)
-        _check_word("when_no_documents", when_no_documents, WhenNoDocuments)
-        _check_word("scope", scope, Scope)
-        _check_word("citations", citations, CitationForm)
-        self.verifier = _verifier(verifier, id_field)
+        check_budget(max_regenerations=max_regenerations, nearest=nearest)
+        check_word("when_no_documents", when_no_documents, WhenNoDocuments)
+        check_word("scope", scope, Scope)
+        check_word("citations", citations, CitationForm)
+        self.verifier = verifier_of(verifier, id_field)
         self.max_regenerations = max_regenerations
         self.when_no_documents = when_no_documents
         self.scope = scope
-        self.retrieval_tools = _names(retrieval_tools)
+        self.retrieval_tools = tool_names(retrieval_tools)
         self.store = store
         self._grade = (
             None
             if grader is None
             else grade_documents(grader, on_unknown=on_unknown, id_field=id_field)
         )
-        self._abstention, self._nearest = _texts(abstention), nearest
+        self._abstention, self._nearest = abstention_texts(abstention), nearest
         self._citations, self._id_field = citations, id_field
         self._structured_text = structured_text or lines_of
+        self._warned = False
 
     def wrap_model_call(
         self,
@@ -205,8 +210,9 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _steps(self, request: ModelRequest[Any]) -> _Steps:
         turn = self._turn(request)
-        documents = _documents(turn, self.scope)
+        documents = _documents(turn)
         if not (turn.searches or documents) and self.when_no_documents == "pass":
+            self._warn_of_text(turn)
             response = yield CallModel(request, live=True)
             return passed_on(response, _marks(Finding("unverified", "no_retrieval")))
         checker = Checker(
@@ -270,9 +276,22 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         # Other middleware may shorten what the model sees; the state holds every document.
         state = cast("Mapping[str, Any]", request.state)
         messages: list[AnyMessage] = state.get("messages") or request.messages
-        if self.retrieval_tools is not None:
-            return read_turn(messages, self.retrieval_tools, named=True)
-        return read_turn(messages, {tool.name for tool in _own_tools(request)}, named=False)
+        named = self.retrieval_tools
+        tools = {tool.name for tool in _own_tools(request)} if named is None else named
+        earlier = self.scope == "thread"
+        return read_turn(messages, tools, named=named is not None, earlier=earlier)
+
+    def _warn_of_text(self, turn: Turn) -> None:
+        """Say once that a retrieval tool which returns text alone leaves nothing to verify by."""
+        if turn.without_documents and self.retrieval_tools is None and not self._warned:
+            self._warned = True
+            logger.warning(
+                "No tool of this turn (%s) returned documents, so its answer passes unverified. "
+                "A retrieval tool needs response_format='content_and_artifact'; see "
+                "create_feedback_retriever_tool. Where none of them retrieves, name those that "
+                "do in retrieval_tools.",
+                ", ".join(turn.without_documents),
+            )
 
     def _stores(self, request: ModelRequest[Any], turn: Turn) -> list["FeedbackStore | None"]:
         own = {tool.name: store_of(tool.retriever) for tool in _own_tools(request)}
@@ -315,52 +334,11 @@ def _marks(
     }
 
 
-def _documents(turn: Turn, scope: Scope) -> list[Document]:
-    searches = [*turn.searches, *(turn.earlier if scope == "thread" else [])]
-    return [document for search in searches for document in search.documents]
+def _documents(turn: Turn) -> list[Document]:
+    return [
+        document for search in [*turn.searches, *turn.earlier] for document in search.documents
+    ]
 
 
 def _own_tools(request: ModelRequest[Any]) -> list[FeedbackRetrieverTool]:
     return [tool for tool in request.tools if isinstance(tool, FeedbackRetrieverTool)]
-
-
-def _verifier(
-    given: AnswerVerifier | Runnable[Any, Any] | str, id_field: str | None
-) -> AnswerVerifier | Runnable[Any, Any]:
-    if given == "offline":
-        return CheckAndHighlight(
-            LexicalGroundednessChecker(), SentenceHighlighter(id_field=id_field)
-        )
-    if isinstance(given, str):
-        given = init_chat_model(given)
-    if is_judge(given, AnswerVerifier):
-        return given
-    return LLMVerifier(chat_model(given, "verifier", kind="AnswerVerifier"), id_field=id_field)
-
-
-def _texts(abstention: AbstentionMessage | None) -> AbstentionMessage:
-    """Add the text of the one reason that only an agent has."""
-    if abstention is None or isinstance(abstention, Mapping):
-        return {"no_retrieval": _NO_RETRIEVAL, **(abstention or {})}
-    return abstention
-
-
-def _names(given: Collection[str] | None) -> frozenset[str] | None:
-    if isinstance(given, str):
-        msg = f"retrieval_tools must be a list of names, got {given!r}"
-        raise TypeError(msg)
-    return None if given is None else frozenset(given)
-
-
-def _check_budget(**budgets: int) -> None:
-    for name, value in budgets.items():
-        if value < 0:
-            msg = f"{name} must not be negative, got {value!r}"
-            raise ValueError(msg)
-
-
-def _check_word(name: str, value: str, words: Any) -> None:
-    if value not in get_args(words):
-        expected = " or ".join(map(repr, get_args(words)))
-        msg = f"{name} must be {expected}, got {value!r}"
-        raise ValueError(msg)

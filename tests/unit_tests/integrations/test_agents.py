@@ -11,7 +11,7 @@ from langchain.agents.middleware import ModelFallbackMiddleware, wrap_model_call
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import create_retriever_tool, tool
 from langgraph.errors import GraphRecursionError
 from pydantic import BaseModel
 
@@ -19,7 +19,7 @@ from langchain_feedback.integrations.agents import GroundedAnswerMiddleware, gro
 from langchain_feedback.judges.base import AnswerVerifier
 from langchain_feedback.judges.offline import LexicalGrader
 from langchain_feedback.nodes.abstention import ABSTENTION_MESSAGES
-from tests.fakes import FakeChatModel, StatusError, claims
+from tests.fakes import FakeChatModel, ListRetriever, StatusError, claims
 from tests.unit_tests.integrations.agents_kit import (
     ANSWER,
     ASKED,
@@ -545,6 +545,15 @@ def test_tool_messages_without_documents_are_ignored(artifact):
     assert last(state).text == "It takes 41 days."
 
 
+def test_a_retrieval_tool_that_returns_text_alone_is_named_once_in_the_log(caplog):
+    tools = [create_retriever_tool(ListRetriever(documents=[REFUNDS]), "look", "Looks it up.")]
+    graph = agent(says(calls(QUESTION, name="look"), ANSWER), tools=tools)
+    for _ in range(2):
+        assert grounding_of(last(graph.invoke(ASKED)))["status"] == "unverified"
+    [record] = [r for r in caplog.records if r.name == "langchain_feedback.integrations.agents"]
+    assert "No tool of this turn (look) returned documents" in record.getMessage()
+
+
 def test_an_empty_artifact_is_a_search_that_found_nothing_unless_tools_are_named():
     model = says(calls(QUESTION, name="look"), REJECTED)
     state = agent(model, tools=[with_artifact([])]).invoke(ASKED)
@@ -609,7 +618,7 @@ def test_a_wrong_part_is_refused_in_words():
 def test_a_model_may_be_given_by_its_name(monkeypatch):
     made = FakeChatModel(reply=judge().reply)
     monkeypatch.setattr(
-        "langchain_feedback.integrations.agents.init_chat_model", lambda name: made
+        "langchain_feedback.integrations._options.init_chat_model", lambda name: made
     )
     middleware = GroundedAnswerMiddleware("openai:gpt-4.1-mini")
     graph = create_agent(
