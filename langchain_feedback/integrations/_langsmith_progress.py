@@ -55,6 +55,11 @@ class Progress:
         """From when on retractions are read."""
         return datetime.fromisoformat(self.retracted) - _OVERLAP
 
+    def pass_over(self, seq: int, retracted_at: datetime) -> None:
+        """Note a retraction that is done with before it is come to."""
+        if retracted_at >= self.retracted_since:
+            self.seen[seq] = retracted_at.isoformat()
+
     def see(self, seq: int, retracted_at: datetime) -> None:
         """Note a retraction, and forget those that are not read again."""
         self.seen[seq] = retracted_at.isoformat()

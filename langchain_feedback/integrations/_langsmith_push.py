@@ -101,10 +101,9 @@ class Push:
     def _send_new(self) -> None:
         while records := self._store.signals_since(self._progress.seq, limit=_PAGE):
             for record in records:
-                if record.retracted_at is None:
-                    self._send(record)
-                else:
-                    self.done.skipped += 1
+                self._send(record, is_new=True)
+                if record.retracted_at is not None:
+                    self._progress.pass_over(record.seq, record.retracted_at)
                 self._progress.seq = record.seq
             self._bookmark.save(self._progress)
 
@@ -125,7 +124,7 @@ class Push:
                 self._send(record)
                 self._progress.see(record.seq, record.retracted_at)
 
-    def _send(self, record: SignalRecord) -> None:
+    def _send(self, record: SignalRecord, *, is_new: bool = False) -> None:
         """Send one signal, or note when to try again.
 
         An error leaves everything as it was before.
@@ -139,6 +138,8 @@ class Push:
             self.done.refused += 1
             self._progress.waiting.pop(record.seq, None)
         else:
+            if is_new and record.retracted_at is not None and outcome == "later":
+                outcome = "skipped"  # it was never sent
             if outcome == "later":
                 self._put_off(record)
             else:

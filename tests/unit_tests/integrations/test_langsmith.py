@@ -254,10 +254,24 @@ def test_a_retraction_empties_the_feedback_and_another_rating_fills_it(either_st
 def test_what_was_retracted_before_it_was_sent_is_never_sent(store, server):
     asked(store, server)
     store.retract(store.rate("t1", 1, comment="personal words"))
-    done = bridge_of(server, store).push()
-    assert done.sent == 0
+    bridge = bridge_of(server, store)
+    done = bridge.push()
+    assert (done.sent, done.skipped, done.waiting) == (0, 1, 0)
+    assert bridge.push() == Pushed()
     assert "personal words" not in str(server.calls)
     assert server.feedback == {}
+
+
+def test_a_change_of_mind_that_is_retracted_at_once_empties_what_was_sent_before(store, server):
+    asked(store, server)
+    bridge = bridge_of(server, store)
+    store.rate("t1", 1)
+    earlier = store.rate("t1", 4, target=KEYS)
+    bridge.push()
+    store.retract(earlier)
+    store.retract(store.rate("t1", 5))
+    assert bridge.push().taken_back == 2
+    assert {f["value"] for f in server.feedback.values()} == {"retracted"}
 
 
 def test_an_old_event_that_is_retracted_does_not_empty_the_newer_one(store, server):
