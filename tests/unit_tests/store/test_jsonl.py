@@ -297,7 +297,7 @@ def test_an_export_holds_what_evidence_rests_on(url, tmp_path):
     assert "Vierzehn Täge." in text
     seen, voted, pinned = map(json.loads, text.splitlines())
     assert seen | {"last_seen": 0, "content_hash": 0, "cell_id": 0} == {
-        "type": "chunk", "chunk_id": "c", "cell_id": 0, "content_hash": 0, "dropped": {},
+        "type": "chunk", "chunk_id": "c", "document_id": "c", "cell_id": 0, "content_hash": 0, "dropped": {},
         "text": "Vierzehn Täge.", "metadata": {"source": "faq.md", "page": 3},
         "source": "faq.md", "last_seen": 0,
     }  # fmt: skip
