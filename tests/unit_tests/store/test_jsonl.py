@@ -317,7 +317,8 @@ def test_an_export_holds_what_evidence_rests_on(url, tmp_path):
     assert candidate == {
         "chunk_id": "c", "cell_id": seen["cell_id"], "content_hash": seen["content_hash"],
         "attempt": 1, "base_rank": 0, "final_rank": 1, "base_score": None, "belief": 0.25,
-        "multiplier": None, "final_score": None, "origin": "base", "returned": True, "in_prompt": True,
+        "multiplier": None, "final_score": None, "origin": "base", "returned": True,
+        "in_prompt": True,
         "cited": True, "grade": "yes",
     }  # fmt: skip
     assert (pinned["pin_id"], pinned["question"]) == (pin_id, "Wie lange?")
