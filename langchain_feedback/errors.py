@@ -2,6 +2,7 @@
 
 __all__ = [
     "EmptyFolderError",
+    "EventReusedError",
     "LangChainFeedbackError",
     "MissingExtraError",
     "MissingKeyError",
@@ -68,6 +69,10 @@ class UnknownTraceError(StoreError, LookupError):
 
 class TraceReusedError(StoreError, ValueError):
     """A trace id was used for another question; make one for each with `new_trace_id()`."""
+
+
+class EventReusedError(StoreError, ValueError):
+    """An event id was used for another trace or target; make one for each submission."""
 
 
 class UnknownEventError(StoreError, LookupError):

@@ -8,6 +8,7 @@ Only the standard library. It keeps runs and feedback, and records every call::
         assert server.feedback[...]["score"] == 1
 
 `server.fail` decides over each call: a number is the status of an error, None lets it through.
+`server.instead` may answer it: status and body, or None.
 `server.hold()` keeps every call waiting until the block ends.
 """
 
@@ -50,6 +51,7 @@ class LangSmithServer:
 
     def __init__(self, *, repeats: str = "replace") -> None:
         self.fail: Callable[[Call], int | None] = lambda _: None
+        self.instead: Callable[[Call], tuple[int, Any] | None] = lambda _: None
         self.repeats = (
             repeats  # what a second POST of one id does: "replace", "ignore", "conflict"
         )
@@ -126,6 +128,8 @@ class LangSmithServer:
         self._open.wait(60)
         if status := self.fail(call):
             return status, {"detail": f"status {status}"}
+        if answer := self.instead(call):
+            return answer
         with self._lock:
             return self._answer(call)
 

@@ -1,18 +1,21 @@
 """What the bridge asks of LangSmith: the run of an answer, and its feedback."""
 
 import json
-import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from langsmith import Client
 from langsmith.schemas import Feedback
-from langsmith.utils import LangSmithConflictError, LangSmithNotFoundError, get_tracer_project
+from langsmith.utils import (
+    LangSmithConflictError,
+    LangSmithError,
+    LangSmithNotFoundError,
+    get_tracer_project,
+)
 
 from langchain_feedback.integrations._langsmith_feedback import Sent
 from langchain_feedback.traces import SEARCHED_FOR_KEY, TRACE_ID_KEY
@@ -32,13 +35,18 @@ class LangSmithApi:
     """Calls LangSmith, one request after the other: whatever returns has arrived.
 
     Runs are asked for at the endpoint of `client.runs.query`, which is a coroutine only, and
-    whose forerunner `list_runs` will be gone. All of it goes through the client's own session.
+    whose forerunner `list_runs` will be gone. Feedback is sent and read at the endpoints of
+    `client.create_feedback`, which drops that of a run it did not sample and says nothing, and of
+    `client.list_feedback`, which ends at the first that it cannot read. All of it goes through
+    the client's own session, and whatever goes wrong is a `LangSmithError`.
     """
 
     def __init__(
         self, client: Client | None, project: str | None, *, extend_retention: bool
     ) -> None:
-        self.client = client or Client(auto_batch_tracing=False, timeout_ms=_TIMEOUT_MS)
+        self.client = client or Client(
+            auto_batch_tracing=False, timeout_ms=_TIMEOUT_MS, tracing_sampling_rate=1.0
+        )
         self.project = project or get_tracer_project() or "default"
         self._extend_retention = extend_retention
         self._project_id: UUID | None = None
@@ -48,7 +56,8 @@ class LangSmithApi:
     def project_id(self) -> UUID:
         """The project's id; LangSmith makes the project when its first run arrives."""
         if self._project_id is None:
-            self._project_id = self.client.read_project(project_name=self.project).id
+            with _as_its_error():
+                self._project_id = self.client.read_project(project_name=self.project).id
         return self._project_id
 
     # -- runs
@@ -63,11 +72,12 @@ class LangSmithApi:
             for key in _KEYS
         )
         query = {"filter": f"or({', '.join(wanted)})", "selects": ["ID", "TRACE_ID"]}
-        for run in self._query(query | {"page_size": 1}, asked_at - _MARGIN):
-            self._runs[trace_id] = UUID(run.get("trace_id") or run["id"])
-            if len(self._runs) > _KNOWN_RUNS:
-                self._runs.popitem(last=False)
-            return self._runs[trace_id]
+        with _as_its_error():
+            for run in self._query(query | {"page_size": 1}, asked_at - _MARGIN):
+                self._runs[trace_id] = UUID(run.get("trace_id") or run["id"])
+                if len(self._runs) > _KNOWN_RUNS:
+                    self._runs.popitem(last=False)
+                return self._runs[trace_id]
         return None
 
     def trace_ids_of(self, feedback: Feedback, root: UUID, before: datetime) -> set[str]:
@@ -80,12 +90,13 @@ class LangSmithApi:
             "page_size": _PAGE,
         }
         rated, found = str(feedback.run_id or root), set()
-        for run in self._query(query, before - _LONGEST_WAY):
-            metadata = run.get("metadata") or {}
-            trace_id = next((metadata[key] for key in _KEYS if metadata.get(key)), None)
-            line = [*(run.get("parent_run_ids") or ()), run["id"]]
-            if trace_id and (rated == str(root) or rated in line):
-                found.add(str(trace_id))
+        with _as_its_error():
+            for run in self._query(query, before - _LONGEST_WAY):
+                metadata = run.get("metadata") or {}
+                trace_id = next((metadata[key] for key in _KEYS if metadata.get(key)), None)
+                line = [*(run.get("parent_run_ids") or ()), run["id"]]
+                if trace_id and (rated == str(root) or rated in line):
+                    found.add(str(trace_id))
         return found
 
     def _query(self, query: Mapping[str, Any], since: datetime) -> Iterator[dict[str, Any]]:
@@ -106,21 +117,26 @@ class LangSmithApi:
         """Make feedback say this, whether it is there or not; False: the run is not there."""
         if repeats and self._update(sent):
             return True
+        now = datetime.now(UTC).isoformat()
+        feedback = {
+            "id": str(sent.feedback_id),
+            "run_id": str(run_id),
+            "session_id": str(self.project_id),
+            "key": sent.key,
+            "score": sent.score,
+            "value": sent.value,
+            "comment": sent.comment,
+            "correction": sent.correction,
+            "feedback_source": {"type": "api", "metadata": sent.source},
+            "created_at": now,
+            "modified_at": now,
+            "extend_trace_retention": self._extend_retention,
+        }
+        said = {name: of for name, of in feedback.items() if of is not None}
         try:
-            with _unlogged():
-                self.client.create_feedback(
-                    # Not as `trace_id`: then it would be queued, and nobody would know.
-                    run_id=run_id,
-                    key=sent.key,
-                    score=sent.score,
-                    value=sent.value,
-                    comment=sent.comment,
-                    correction=sent.correction,
-                    source_info=sent.source,
-                    feedback_id=sent.feedback_id,
-                    session_id=self.project_id,
-                    extend_trace_retention=self._extend_retention,
-                    stop_after_attempt=1,
+            with _as_its_error():
+                self.client.request_with_retries(
+                    "POST", "/feedback", request_kwargs={"data": json.dumps(said)}
                 )
         except LangSmithConflictError:
             return self._update(sent)
@@ -136,38 +152,55 @@ class LangSmithApi:
         """
         return self._update(Sent(feedback_id, "", None, "retracted", None, None, {}))
 
-    def feedback_since(self, keys: Sequence[str], since: datetime) -> Iterator[Feedback]:
-        """Yield the project's feedback of some keys that was given since then."""
-        return self.client.list_feedback(
-            feedback_key=list(keys),
-            session=[str(self.project_id)],
-            min_created_at=since.isoformat(),
-        )
+    def feedback_since(self, keys: Sequence[str], since: datetime) -> Iterator[Feedback | None]:
+        """Yield the project's feedback of some keys that was given since then.
+
+        None stands for one that cannot be read.
+        """
+        asked: dict[str, Any] = {"key": list(keys), "session": [str(self.project_id)]}
+        asked |= {"min_created_at": since.isoformat(), "limit": _PAGE}
+        offset = 0
+        while True:
+            with _as_its_error():
+                page = self.client.request_with_retries(
+                    "GET", "/feedback", params=asked | {"offset": offset}
+                ).json()
+                found = [_feedback_of(given) for given in page or ()]
+            yield from found
+            if len(found) < _PAGE:
+                return
+            offset += len(found)
 
     def _update(self, sent: Sent) -> bool:
         try:
-            self.client.update_feedback(
-                sent.feedback_id,
-                score=sent.score,
-                value=sent.value,
-                comment=sent.comment,
-                correction=sent.correction,
-            )
+            with _as_its_error():
+                self.client.update_feedback(
+                    sent.feedback_id,
+                    score=sent.score,
+                    value=sent.value,
+                    comment=sent.comment,
+                    correction=sent.correction,
+                )
         except LangSmithNotFoundError:
             return False
         return True
 
 
+def _feedback_of(given: Any) -> Feedback | None:
+    if not isinstance(given, dict):
+        msg = f"feedback is an object, not {given!r}"
+        raise TypeError(msg)
+    try:
+        return Feedback(**given)
+    except ValueError:
+        return None
+
+
 @contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep the client from logging a failure in this thread with a traceback, each time."""
-    thread, log = threading.get_ident(), logging.getLogger("langsmith.client")
-
-    def is_others(record: logging.LogRecord) -> bool:
-        return record.thread != thread or record.getMessage() != "Error creating feedback"
-
-    log.addFilter(is_others)
+def _as_its_error() -> Iterator[None]:
+    """Raise a `LangSmithError` over an odd reply, too, and over what the client lets through."""
     try:
         yield
-    finally:
-        log.removeFilter(is_others)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        msg = f"LangSmith cannot be read: {type(error).__name__}: {error}"
+        raise LangSmithError(msg) from error

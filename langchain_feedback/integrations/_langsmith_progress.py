@@ -32,6 +32,8 @@ class Progress:
     """All up to here have been tried."""
     waiting: dict[int, float] = field(default_factory=dict)
     """Those that are to be tried again, and when (POSIX time)."""
+    failing: dict[int, float] = field(default_factory=dict)
+    """Those of them that LangSmith fails at, and since when (POSIX time)."""
     retracted: str = ""
     """Retractions up to here were seen (ISO 8601)."""
     seen: dict[int, str] = field(default_factory=dict)
@@ -46,14 +48,19 @@ class Progress:
         if noted is None:
             return cls(retracted=datetime.now(UTC).isoformat())
         found = json.loads(noted)
-        for name in ("waiting", "seen"):
-            found[name] = {int(seq): of for seq, of in found[name].items()}
+        for name in ("waiting", "failing", "seen"):
+            found[name] = {int(seq): of for seq, of in found.get(name, {}).items()}
         return cls(**found)
 
     @property
     def retracted_since(self) -> datetime:
         """From when on retractions are read."""
         return datetime.fromisoformat(self.retracted) - _OVERLAP
+
+    def drop(self, seq: int) -> None:
+        """Try it no more."""
+        self.waiting.pop(seq, None)
+        self.failing.pop(seq, None)
 
     def pass_over(self, seq: int, retracted_at: datetime) -> None:
         """Note a retraction that is done with before it is come to."""

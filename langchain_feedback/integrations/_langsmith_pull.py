@@ -30,10 +30,11 @@ class Pulled:
     known: int = 0
     """Feedback that it held already."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """How much was left out, by reason: `ours` (the bridge sent it), `source` (no person gave
-    it), `no run`, `no score` (a comment alone, or a score outside its scale), `no trace` (no run
-    below the rated one names a trace), `several traces` (so that nobody can tell which one is
-    meant), `unknown trace` (it is not in this store and namespace)."""
+    """How much was left out, by reason: `malformed` (it cannot be read), `ours` (the bridge sent
+    it), `source` (no person gave it), `no run`, `no score` (a comment alone, or a score outside
+    its scale), `no trace` (no run below the rated one names a trace), `several traces` (so that
+    nobody can tell which one is meant), `unknown trace` (it is not in this store and
+    namespace)."""
 
 
 def pull(
@@ -47,14 +48,14 @@ def pull(
     skipped: Counter[str] = Counter()
     wanted: list[tuple[Feedback, Taken]] = []
     for feedback in api.feedback_since(list(scores), since):
-        if feedback.key not in scores or in_utc(feedback.created_at) < since:
-            continue
-        if reason := _why_not(feedback, sources):
-            skipped[reason] += 1
-        elif read := taken(feedback, scores[feedback.key]):
+        try:
+            read = _read(feedback, since, scores, sources)
+        except (ValueError, OverflowError):
+            read = "malformed"
+        if isinstance(read, str):
+            skipped[read] += 1
+        elif feedback is not None and read is not None:
             wanted.append((feedback, read))
-        else:
-            skipped["no score"] += 1
     wanted.sort(key=lambda one: in_utc(one[0].modified_at))
     known = _known(store, [read.event_id for _, read in wanted])
     imported = 0
@@ -69,13 +70,25 @@ def pull(
     return Pulled(imported, len(known), dict(skipped))
 
 
-def _why_not(feedback: "Feedback", sources: Sequence[str]) -> str | None:
+def _read(
+    feedback: "Feedback | None",
+    since: datetime,
+    scores: Mapping[str, tuple[float, float]],
+    sources: Sequence[str],
+) -> Taken | str | None:
+    """Return what feedback says, or why it is left out; None: it was not asked for."""
+    if feedback is None:
+        return "malformed"
+    if feedback.key not in scores or in_utc(feedback.created_at) < since:
+        return None
     source = feedback.feedback_source
     if source is not None and (source.metadata or {}).get("source") == OURS:
         return "ours"
     if source is None or source.type not in sources:
         return "source"
-    return "no run" if feedback.run_id is None else None
+    if feedback.run_id is None:
+        return "no run"
+    return taken(feedback, scores[feedback.key]) or "no score"
 
 
 def _known(store: FeedbackStore, event_ids: Sequence[str]) -> set[str]:

@@ -108,9 +108,9 @@ class LangSmithBridge:
         """Whether it does anything."""
         self._client, self._every_s, self._patience = client, every_s, patience
         self._with_actor, self._extend_retention = with_actor, extend_retention
-        self._turn, self._stop = threading.Lock(), threading.Event()
+        self._turn = threading.Lock()
         self._opened: LangSmithApi | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: tuple[threading.Thread, threading.Event] | None = None
         self._said: str | None = None
 
     # -- to LangSmith
@@ -128,7 +128,7 @@ class LangSmithBridge:
             return Pushed()
         with self._turn:
             done = self._pushed()
-        if not done.busy:
+        if done.error or not (done.busy or done.failed):
             self._say("LangSmith gets the signals later: %s", done.error)
         return done
 
@@ -138,11 +138,13 @@ class LangSmithBridge:
         Call it in each process that shall do it, after forking. Calling it twice is harmless.
         """
         if self.on and self._thread is None:
-            self._stop.clear()
-            self._thread = threading.Thread(
-                target=self._keep_pushing, name="langsmith-bridge", daemon=True
+            # One each: a thread that `close` left at its last push is not to go on.
+            stop = threading.Event()
+            thread = threading.Thread(
+                target=self._keep_pushing, args=(stop,), name="langsmith-bridge", daemon=True
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread, stop
         return self
 
     def close(self, timeout: float = 5.0) -> None:
@@ -153,9 +155,10 @@ class LangSmithBridge:
         Args:
             timeout: The longest wait, in seconds.
         """
-        self._stop.set()
         if self._thread is not None:
-            self._thread.join(timeout)
+            thread, stop = self._thread
+            stop.set()
+            thread.join(timeout)
             self._thread = None
 
     def __enter__(self) -> Self:
@@ -247,8 +250,8 @@ class LangSmithBridge:
             logger.warning(text, error)
         self._said = kind
 
-    def _keep_pushing(self) -> None:
-        failures, stop = 0, self._stop
+    def _keep_pushing(self, stop: threading.Event) -> None:
+        failures = 0
         while True:
             stopped = stop.is_set()
             try:

@@ -185,7 +185,8 @@ def _insert(dialect: str, table: Table, key: tuple[str, ...]) -> Any:
     dialects = {"sqlite": sqlite, "postgresql": postgresql}
     statement: Any = dialects[dialect].insert(table)
     if not key:
-        return statement.on_conflict_do_nothing()
+        # Otherwise the count is asked for when psycopg has forgotten it.
+        return statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in key}
     return statement.on_conflict_do_update(index_elements=list(key), set_=changed)
 

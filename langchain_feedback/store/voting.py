@@ -9,7 +9,12 @@ from langchain_core.documents import Document
 from sqlalchemy import Connection, insert, select, update
 
 from langchain_feedback.documents import chunk_key
-from langchain_feedback.errors import UnknownChunkError, UnknownEventError, UnknownTraceError
+from langchain_feedback.errors import (
+    EventReusedError,
+    UnknownChunkError,
+    UnknownEventError,
+    UnknownTraceError,
+)
 from langchain_feedback.signals import signal_kind, vote_of_rating
 from langchain_feedback.store.chunks import take_snapshots
 from langchain_feedback.store.database import insert_or_ignore
@@ -105,6 +110,7 @@ def add_event(
     Raises:
         UnknownTraceError: If there is no such trace and the event may not wait for it.
         UnknownChunkError: If the target is none of the trace's candidates.
+        EventReusedError: If the id is known from another trace or target.
     """
     row = event.as_row(namespace)
     attached = True
@@ -116,7 +122,9 @@ def add_event(
         attached = False
     if attached and event.target != ANSWER:
         _check_target(connection, event)
-    if insert_or_ignore(connection, signals, [row | {"attached": attached}]) and attached:
+    if not insert_or_ignore(connection, signals, [row | {"attached": attached}]):
+        _check_same(connection, row)
+    elif attached:
         attach(connection, namespace, event.trace_id)
         recredit(connection, namespace, [event.trace_id], half_life)
     return str(row["event_id"])
@@ -188,6 +196,19 @@ def _check_target(connection: Connection, event: Event) -> None:
             "that it returned, or leave `target` out to rate the answer."
         )
         raise UnknownChunkError(msg)
+
+
+def _check_same(connection: Connection, row: dict[str, Any]) -> None:
+    same = {name: row[name] for name in ("namespace", "event_id")}
+    about = select(signals.c.trace_id, signals.c.target).filter_by(**same)
+    kept = connection.execute(about).first()
+    if kept is not None and tuple(kept) != (row["trace_id"], row["target"]):
+        msg = (
+            f"Event id {row['event_id']!r} was used for {kept.target or 'the answer'!r} of trace "
+            f"{kept.trace_id!r}, and so this was not kept. Make one for each submission, or leave "
+            "it out."
+        )
+        raise EventReusedError(msg)
 
 
 def _known_cell(connection: Connection, namespace: str, chunk_id: str) -> CellKey:

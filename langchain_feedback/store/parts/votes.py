@@ -39,7 +39,8 @@ class Votes(StoreBase):
             actor: Who rates; None: who asked. A person's newest vote counts.
             comment: Words for the reviewers.
             correction: What would have been right, for the document's owner.
-            event_id: Makes a repeated submission harmless.
+            event_id: Makes a repeated submission harmless: what is said again under the same id,
+                of the same trace and target, changes nothing.
             client_time: When it was given, with a zone.
             pending: Whether it may wait for a trace that is still to come.
             reviewer: Whether a reviewer gave it. Never take this from a client.
@@ -52,6 +53,7 @@ class Votes(StoreBase):
             ValueError: If the rating is not a whole number from 1 to 5.
             UnknownTraceError: If there is no such trace.
             UnknownChunkError: If the target was not retrieved for it.
+            EventReusedError: If the event id was used for another trace or target.
         """
         return self._add(
             trace_id, "rating", voting.target_of(target, id_field), pending=pending,
@@ -77,6 +79,7 @@ class Votes(StoreBase):
 
         Raises:
             ValueError: If there is no such signal.
+            EventReusedError: If the event id was used for another trace or target.
         """
         return self._add(
             trace_id, name, voting.target_of(target, id_field), pending=pending, actor=actor,

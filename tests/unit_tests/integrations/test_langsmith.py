@@ -304,6 +304,16 @@ def test_more_signals_than_a_page_arrive_in_order(store, server):
     assert sent == [1 + at % 5 for at in range(130)]
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.25])
+def test_all_arrive_that_count_as_sent_though_a_client_samples_its_runs(store, server, rate):
+    for at in range(20):
+        asked(store, server, f"t{at}")
+        store.rate(f"t{at}", 5)
+    client = client_of(server, tracing_sampling_rate=rate)
+    assert LangSmithBridge(store, client, project="support").push().sent == 20
+    assert len(server.feedback) == 20
+
+
 # -- waiting
 
 
@@ -384,31 +394,190 @@ def test_who_was_forgotten_while_waiting_is_not_sent(store, server, monkeypatch)
 # -- when LangSmith is away
 
 
-@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503])
-@pytest.mark.parametrize("what", [FIND, SEND, "GET /sessions"])
+def fails(server, status, *whats, of=""):
+    """Let LangSmith answer some calls with a status: those that name `of`."""
+    server.fail = lambda call: (
+        status if call.name in whats and of in json.dumps(call.body) else None
+    )
+
+
+def told(caplog):
+    """Who warned of what, but for the client, of what it cannot learn about the server."""
+    records = (r for r in caplog.records if r.levelno >= logging.WARNING)
+    return [record.name for record in records if "/info" not in record.message]
+
+
+@pytest.mark.parametrize(
+    ("status", "what"),
+    [(status, what) for status in (401, 403, 408, 429) for what in (FIND, SEND)]
+    + [(status, "GET /sessions") for status in (401, 403, 404, 408, 429, 500, 502, 503)],
+)
 def test_a_failure_is_told_once_and_nothing_is_lost(store, server, caplog, status, what):
     asked(store, server)
     store.rate("t1", 5, actor="ann")
     store.rate("t1", 4, actor="bob")
-    server.fail = lambda call: status if call.name == what else None
+    fails(server, status, what)
     bridge = bridge_of(server, store)
     for _ in range(3):
         done = bridge.push()
-        assert (done.sent, done.waiting) == (0, 0)
+        assert (done.sent, done.failed, done.waiting) == (0, 0, 0)
         assert done.error.startswith("LangSmith")
-    told = [r for r in caplog.records if r.levelno >= logging.WARNING and "/info" not in r.message]
-    assert [record.name for record in told] == ["langchain_feedback.integrations.langsmith"]
+    assert told(caplog) == ["langchain_feedback.integrations.langsmith"]
     server.fail = lambda _: None
     done = bridge.push()
     assert (done.sent, done.error) == (2, None)
     assert said(server) == [("rating", 0.75, 4), ("rating", 1.0, 5)]
 
 
+@pytest.mark.parametrize("status", [405, 410, 500, 502, 503, 504])
+@pytest.mark.parametrize("what", [FIND, SEND])
+def test_a_trace_that_langsmith_fails_at_does_not_hold_up_the_rest(store, server, status, what):
+    for at in range(5):
+        asked(store, server, f"t{at}")
+        for actor in ("ann", "bob", "cid", "dan"):
+            store.rate(f"t{at}", 5, actor=actor)
+    fails(server, status, what, of="t1")
+    bridge = bridge_of(server, store)
+    done = bridge.push()
+    assert (done.sent, done.failed, done.waiting) == (16, 4, 4)
+    assert done.error.startswith("LangSmith")
+    store.rate("t2", 1, actor="eve")
+    done = bridge.push()
+    assert (done.sent, done.failed, done.waiting, done.error) == (1, 4, 4, None)
+
+
+def test_what_langsmith_failed_at_is_sent_later_by_any_process_and_told_once(
+    either_store, server, monkeypatch, caplog
+):
+    store = either_store
+    for at in range(2):
+        asked(store, server, f"t{at}")
+        store.rate(f"t{at}", 5 - at)
+    fails(server, 500, FIND, of="t1")
+    bridge, now = bridge_of(server, store), time.time()
+    for after_s in (0, 1, 60, 61, 120):
+        monkeypatch.setattr(time, "time", lambda after_s=after_s: now + after_s)
+        assert bridge.push().failed == 1
+    assert told(caplog) == ["langchain_feedback.integrations.langsmith"]
+    assert server.names().count(FIND) == 4  # one for the other trace, and three of these
+    server.fail = lambda _: None
+    monkeypatch.setattr(time, "time", lambda: now + 600)
+    done = bridge_of(server, store).push()
+    assert (done.sent, done.failed, done.waiting, done.error) == (1, 0, 0, None)
+    assert said(server) == [("rating", 0.75, 4), ("rating", 1.0, 5)]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None, [], "x", {"items": 3}, {"items": [None]}, {"items": [{}]},
+        {"items": [{"id": "nope"}]}, {"items": [{"id": 7, "trace_id": None}]},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_an_odd_reply_about_a_run_does_not_hold_up_the_rest(store, server, monkeypatch, reply):
+    for at in range(3):
+        asked(store, server, f"t{at}")
+        store.rate(f"t{at}", 5)
+    server.instead = lambda call: (
+        (200, reply) if call.name == FIND and "t0" in call.body["filter"] else None
+    )
+    bridge = bridge_of(server, store)
+    done = bridge.push()
+    assert (done.sent, done.failed, done.waiting) == (2, 1, 1)
+    assert done.error.startswith("LangSmithError")
+    server.instead = lambda _: None
+    later = time.time() + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert bridge.push().sent == 1
+    assert len(server.feedback) == 3
+
+
+def test_after_three_failures_in_a_row_it_stops_and_goes_on_behind_them(store, server):
+    for at in range(7):
+        asked(store, server, f"t{at}")
+        store.rate(f"t{at}", 5)
+    bridge = bridge_of(server, store)
+    fails(server, 500, FIND)
+    done = bridge.push()
+    assert (done.sent, done.failed, done.waiting) == (0, 3, 3)
+    assert server.names() == [FIND] * 3
+    server.forget_calls()
+    assert bridge.push().failed == 6
+    assert server.names() == [FIND] * 3
+    server.fail = lambda _: None
+    done = bridge.push()
+    assert (done.sent, done.waiting, done.error) == (1, 6, None)
+
+
+def test_failures_with_others_between_them_do_not_stop_it(store, server):
+    for at in range(12):
+        asked(store, server, f"t{at % 2}-{at}")
+        store.rate(f"t{at % 2}-{at}", 5)
+    fails(server, 500, FIND, of="t0-")
+    done = bridge_of(server, store).push()
+    assert (done.sent, done.failed) == (6, 6)
+
+
+def test_a_langsmith_that_fails_for_longer_than_patience_loses_nothing(store, server, monkeypatch):
+    for at in range(5):
+        asked(store, server, f"t{at}")
+        store.rate(f"t{at}", 5)
+    bridge = bridge_of(server, store, patience=timedelta(hours=1))
+    fails(server, 503, FIND, SEND)
+    now = time.time()
+    for hours in range(0, 72, 3):
+        monkeypatch.setattr(time, "time", lambda hours=hours: now + hours * 3600)
+        assert bridge.push().given_up == 0
+    server.fail = lambda _: None
+    monkeypatch.setattr(time, "time", lambda: now + 74 * 3600)
+    done = bridge.push()
+    assert (done.sent, done.waiting) == (5, 0)
+
+
+def test_a_trace_that_langsmith_fails_at_for_longer_than_patience_is_given_up(
+    store, server, monkeypatch
+):
+    asked(store, server)
+    store.rate("t1", 5)
+    bridge = bridge_of(server, store, patience=timedelta(hours=1))
+    fails(server, 500, FIND, of="t1")
+    assert bridge.push().waiting == 1
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 2 * 3600)
+    asked(store, server, "t2")
+    store.rate("t2", 5)
+    done = bridge.push()
+    assert (done.sent, done.failed, done.given_up, done.waiting) == (1, 0, 1, 0)
+    server.forget_calls()
+    monkeypatch.setattr(time, "time", lambda: now + 90 * 3600)
+    bridge.push()
+    assert server.names() == []
+
+
+def test_a_retraction_that_langsmith_fails_at_is_made_later(store, server, monkeypatch):
+    asked(store, server)
+    asked(store, server, "t2")
+    events = [store.rate("t1", 1), store.rate("t2", 1)]
+    bridge = bridge_of(server, store)
+    bridge.push()
+    for event in events:
+        store.retract(event)
+    failed = []
+    server.fail = lambda call: failed.append(call) or 500 if not failed else None
+    done = bridge.push()
+    assert (done.taken_back, done.failed, done.waiting) == (1, 1, 1)
+    later = time.time() + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert bridge.push().taken_back == 1
+    assert {f["value"] for f in server.feedback.values()} == {"retracted"}
+
+
 def test_a_failure_half_way_goes_on_from_there(store, server):
     for at in range(4):
         asked(store, server, f"t{at}")
         store.rate(f"t{at}", 5)
-    server.fail = lambda call: 500 if call.name == SEND and len(server.feedback) == 2 else None
+    server.fail = lambda call: 429 if call.name == SEND and len(server.feedback) == 2 else None
     bridge = bridge_of(server, store)
     assert bridge.push().sent == 2
     server.forget_calls()
@@ -517,6 +686,25 @@ def _until(happened):
         time.sleep(0.01)
 
 
+def test_closed_while_a_push_hangs_and_started_again_it_is_one_thread(store, server):
+    def threads():
+        return sum(thread.name == "langsmith-bridge" for thread in threading.enumerate())
+
+    asked(store, server)
+    store.rate("t1", 5)
+    bridge = bridge_of(server, store, every_s=0.01)
+    with server.hold() as called:
+        bridge.start()
+        assert called.wait(10)
+        bridge.close(timeout=0.01)
+        bridge.start()
+    _until(lambda: threads() == 1)
+    store.rate("t1", 4, actor="bob")
+    _until(lambda: len(server.feedback) == 2)
+    bridge.close()
+    assert threads() == 0
+
+
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_answers_and_ratings_do_not_wait_for_a_langsmith_that_hangs(server, tmp_path, in_memory):
     url = "sqlite://" if in_memory else f"sqlite:///{tmp_path}/feedback.db"
@@ -597,6 +785,7 @@ def test_the_environment_says_where_to(store, server, monkeypatch):
     store.rate("t1", 5)
     for name, value in {
         "API_KEY": "test", "TRACING": "true", "ENDPOINT": server.api_url, "PROJECT": "mine",
+        "TRACING_SAMPLING_RATE": "0",
     }.items():  # fmt: skip
         monkeypatch.setenv(f"LANGSMITH_{name}", value)
     read_environment_anew()
@@ -770,6 +959,49 @@ def test_a_langsmith_that_cannot_be_read_is_told(store, server):
         bridge_of(server, store).pull(DAY)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"score": "1"}, {"score": [1]}, {"score": 10**400}, {"id": "nope"}, {"run_id": 7},
+        {"created_at": None}, {"modified_at": "0001-01-01T00:00:00+14:00"}, {"comment": {}},
+        {"feedback_source": "api"}, {"feedback_source": {"type": "api", "metadata": "x"}},
+    ],
+    ids=lambda odd: str(odd)[:40],
+)  # fmt: skip
+def test_feedback_that_cannot_be_read_is_counted_and_the_rest_imported(store, server, odd):
+    run_id = asked(store, server, actor="ann")
+    server.feedback[server.add_feedback(run_id, score=1)].update(odd)
+    server.add_feedback(run_id, score=0)
+    bridge = bridge_of(server, store)
+    done = bridge.pull(DAY)
+    assert (done.imported, done.skipped) == (1, {"malformed": 1})
+    done = bridge.pull(DAY)
+    assert (done.known, done.skipped) == (1, {"malformed": 1})
+    assert ratings(store) == [("t1", 1, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("what", "reply"),
+    [
+        ("GET /sessions", {}), ("GET /sessions", None), ("GET /sessions", [3]),
+        ("GET /feedback", {"detail": "?"}), ("GET /feedback", 3),
+        (FIND, []), (FIND, {"items": [3]}), (FIND, {"items": [{"metadata": 3}]}),
+    ],
+)  # fmt: skip
+def test_a_reply_that_is_none_is_told_as_langsmiths_error(store, server, what, reply):
+    server.add_feedback(asked(store, server), score=1)
+    server.instead = lambda call: (200, reply) if call.name == what else None
+    with pytest.raises(langsmith_utils.LangSmithError, match="cannot be read"):
+        bridge_of(server, store).pull(DAY)
+
+
+def test_an_import_from_a_langsmith_that_hangs_ends_with_langsmiths_error(store, server):
+    server.add_feedback(asked(store, server), score=1)
+    client = client_of(server, timeout_ms=200)
+    with server.hold(), pytest.raises(langsmith_utils.LangSmithError, match="Timeout"):
+        LangSmithBridge(store, client, project="support").pull(DAY)
+
+
 async def test_importing_has_an_async_side(store, server):
     server.add_feedback(asked(store, server), score=1)
     assert (await bridge_of(server, store).apull(DAY)).imported == 1
@@ -789,6 +1021,32 @@ async def test_runs_are_asked_for_as_the_client_asks(store, server):
     assert [run.trace_id async for run in pager] == [run_id]
     [theirs] = [call for call in server.calls if call.name == FIND]
     assert theirs.body == ours.body
+
+
+def test_feedback_is_sent_and_read_as_the_client_does(store, server):
+    asked(store, server)
+    store.signal("t1", "correction", correction="10 days", comment="see the policy")
+    store.rate("t1", 2, target=REFUND)
+    bridge_of(server, store).push()
+    ours = [call.body for call in server.calls if call.name == SEND]
+    server.forget_calls()
+    for body in ours:
+        client_of(server).create_feedback(
+            run_id=body["run_id"], key=body["key"], score=body.get("score"),
+            value=body["value"], comment=body.get("comment"), correction=body.get("correction"),
+            source_info=body["feedback_source"]["metadata"], feedback_id=body["id"],
+            session_id=body["session_id"], extend_trace_retention=False,
+        )  # fmt: skip
+    theirs = [call.body for call in server.calls if call.name == SEND]
+    times = {"created_at": None, "modified_at": None}
+    assert [body | times for body in theirs] == [body | times for body in ours]
+    server.forget_calls()
+    since = datetime.now(UTC) - DAY
+    bridge_of(server, store).pull(since, scores={"rating": (0, 1)})
+    options = {"session": [PROJECT_ID], "min_created_at": since.isoformat()}
+    list(client_of(server).list_feedback(feedback_key=["rating"], **options))
+    ours, theirs = (call for call in server.calls if call.name == "GET /feedback")
+    assert theirs.params == ours.params
 
 
 def test_the_server_wants_its_key(server):

@@ -20,6 +20,7 @@ from sqlalchemy import select
 
 from langchain_feedback.documents import content_hash
 from langchain_feedback.errors import (
+    EventReusedError,
     StoreError,
     StoreVersionError,
     TraceReusedError,
@@ -166,6 +167,52 @@ def test_a15_the_same_event_id_eight_times_at_once_is_one_rating(store):
         assert len(connection.execute(select(schema.signals)).all()) == 1
     store.rate("t1", 1, event_id="click-1")
     assert sums(store) == {"refund": (0.7071, 0), "keys": (0.7071, 0)}
+
+
+@pytest.mark.parametrize("other", [{"trace_id": "t2"}, {"target": REFUND}, {"target": "keys"}])
+def test_a15_an_event_id_of_another_trace_or_target_is_told_and_nothing_is_kept(store, other):
+    traced(store)
+    traced(store, "t2")
+    store.rate("t1", 5, event_id="click-1")
+    before = table(store)
+    with pytest.raises(EventReusedError, match="'click-1'"):
+        store.rate(**{"trace_id": "t1", "rating": 1, "event_id": "click-1"} | other)
+    assert table(store) == before
+    with store._reading() as connection:
+        assert len(connection.execute(select(schema.signals)).all()) == 1
+    assert store.rate("t1", 5, target="answer", event_id="click-1") == "click-1"
+
+
+def test_a15_a_pending_event_id_of_another_trace_is_told_and_sent_again_it_is_one(store):
+    for _ in range(2):
+        store.signal("t1", "source_click", target="refund", event_id="click-1", pending=True)
+    with pytest.raises(EventReusedError):
+        store.signal("t2", "source_click", target="refund", event_id="click-1", pending=True)
+    traced(store)
+    store.signal("t1", "source_click", target=REFUND, event_id="click-1", pending=True)
+    assert sums(store) == {"refund": (0.5, 0)}
+
+
+def test_a15_of_one_event_id_for_eight_traces_at_once_one_is_kept_and_seven_are_told(store):
+    for number in range(8):
+        traced(store, f"t{number}")
+    with ThreadPoolExecutor(8) as pool:
+        rated = [pool.submit(store.rate, f"t{n}", 5, event_id="click-1") for n in range(8)]
+    told = [future.exception() for future in rated]
+    assert sum(isinstance(error, EventReusedError) for error in told) == 7
+    with store._reading() as connection:
+        [trace_id] = connection.execute(select(schema.signals.c.trace_id)).scalars()
+    assert trace_id == f"t{told.index(None)}"
+
+
+def test_a15_namespaces_have_event_ids_of_their_own(store):
+    other = store.scoped("other")
+    traced(store)
+    traced(other, "t2")
+    store.rate("t1", 5, event_id="click-1")
+    other.rate("t2", 1, event_id="click-1")
+    assert sums(store) == {"refund": (0.7071, 0), "keys": (0.7071, 0)}
+    assert sums(other) == {"refund": (0, 0.7071), "keys": (0, 0.7071)}
 
 
 def test_a15_a_change_of_mind_replaces_and_history_is_kept(store):
