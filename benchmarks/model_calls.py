@@ -36,7 +36,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_feedback import LLMDocumentGrader, create_reliable_rag
 from langchain_feedback.judges import prompts
-from langchain_feedback.nodes.recording import ANSWER_TAG
+from langchain_feedback.nodes.publishing import ANSWER_TAG
 
 QUESTION = "How long does a refund take?"
 ANSWER = "Refunds are paid within 14 days of the return."

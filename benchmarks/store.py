@@ -1,13 +1,13 @@
 """How fast the feedback step is when the store is full, and what filling it costs.
 
 A store with `--events` ratings of single sources on `--questions` distinct past questions,
-40 of which are alike at a time (cosine about .95), as popular questions are. Timed, on a machine
-that does nothing else, after warm-up:
+40 of which are alike at a time (cosine about .95), as popular questions are. Timed, after
+warm-up:
 
 - feedback step: what feedback adds to a retrieval. Look up a question that was not asked before,
   find its 32 nearest past questions, read their evidence and rank 20 candidates. The question's
-  embedding is not counted: it is handed over. `cpu_p95_ms` is the part that the processor
-  worked for it, without the waits for the disk and for other processes.
+  embedding is not counted: it is handed over. On a machine that does other things too, they
+  add to it: `quiet_p95_ms` is that of the best of five rounds, `cpu_p95_ms` the processor time.
 - retrieval: the same through `FeedbackRetriever.invoke` over a base that costs nothing, with
   LangChain's own work and the trace written.
 - scan: the same events as a JSON Lines log, read and searched for each question, the way of the
@@ -37,7 +37,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -66,6 +66,7 @@ SHOWN = 4
 SPREAD = 0.23
 """Length of the noise around a topic: two questions of one have a cosine of about .95."""
 PAGE = 10_000
+ROUNDS = 5
 POLICY = KernelBelief()
 TIMED = {
     "feedback_step": "feedback step",
@@ -348,7 +349,7 @@ def timed(
     return 1000 * (clock() - started)
 
 
-def spread(times: list[float]) -> dict[str, float]:
+def spread(times: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
     """Return the median and the 95th percentile, in milliseconds."""
     p50, p95 = np.percentile(times, (50, 95))
     return {"p50_ms": round(float(p50), 3), "p95_ms": round(float(p95), 3)}
@@ -412,7 +413,10 @@ def measure_reads(world: World, store: FeedbackStore, runs: int) -> dict[str, An
         feedback_step(store, query)
         retrieve(query)
     steps = [feedback_step(store, query) for query in queries[warm_up:]]
-    step = spread([timed(feedback_step, store, query) for query in queries[warm_up:]])
+    times = [timed(feedback_step, store, query) for query in queries[warm_up:]]
+    rounds = np.array_split(times, ROUNDS)
+    step = spread(times)
+    step["quiet_p95_ms"] = min(spread(part)["p95_ms"] for part in rounds)
     computing = [timed(feedback_step, store, query, clock=time.thread_time) for query in queries]
     step["cpu_p95_ms"] = spread(computing[warm_up:])["p95_ms"]
     return {
@@ -589,8 +593,11 @@ def _table(result: dict[str, Any]) -> None:
             lambda row, key=key: f"{row[key]['p50_ms']:.2f} / {row[key]['p95_ms']:.2f} ms",  # type: ignore[misc]
         )
     line(
-        "feedback step, p95 of processor time",
-        lambda row: f"{row['feedback_step']['cpu_p95_ms']:.2f} ms",
+        "feedback step, p95 of best round / processor",
+        lambda row: (
+            f"{row['feedback_step']['quiet_p95_ms']:.2f} / "
+            f"{row['feedback_step']['cpu_p95_ms']:.2f} ms"
+        ),
     )
     line("rates a second, one writer", lambda row: f"{row['rates_per_second']:,}")
     line(

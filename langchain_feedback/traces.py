@@ -9,6 +9,7 @@ from langchain_core.utils.uuid import uuid7
 __all__ = [
     "ATTEMPT_KEY",
     "MARKS_KEY",
+    "SEARCHED_FOR_KEY",
     "TRACE_ID_KEY",
     "Retrieved",
     "asker_of",
@@ -26,6 +27,10 @@ ATTEMPT_KEY = "feedback_attempt"
 
 MARKS_KEY = "feedback"
 """The key of a document's metadata under which a `FeedbackRetriever` says where it stood."""
+
+SEARCHED_FOR_KEY = "feedback_searched_for"
+"""The key under which runs below a `FeedbackRetriever` name its trace id, so that the run of an
+answer is found by it. It is no request to join that trace, as `TRACE_ID_KEY` is."""
 
 
 def new_trace_id() -> str:
@@ -54,7 +59,7 @@ class Retrieved(list[Document]):
         self.trace_id = trace_id
 
 
-def marks_of(document: Document) -> dict[str, Any]:
+def marks_of(document: Document | Mapping[str, Any]) -> dict[str, Any]:
     """Return what a `FeedbackRetriever` wrote into a document, as a new dict.
 
     The key is a common word: whatever else an index keeps under it counts as no marks.
@@ -65,16 +70,18 @@ def marks_of(document: Document) -> dict[str, Any]:
         >>> marks_of(Document("A refund.", metadata={"feedback": "good"}))
         {}
     """
-    marks = document.metadata.get(MARKS_KEY)
+    metadata = document["metadata"] if isinstance(document, Mapping) else document.metadata
+    marks = (metadata or {}).get(MARKS_KEY)
     return dict(marks) if isinstance(marks, Mapping) else {}
 
 
-def trace_id_of(documents: Iterable[Document] | Document) -> str:
+def trace_id_of(documents: Iterable[Document | Mapping[str, Any]] | Document) -> str:
     """Return the id of the retrieval that returned these documents.
 
     Args:
         documents: What a `FeedbackRetriever` returned, or one of them. Its own empty list
-            will do, a copy of it will not.
+            will do, a copy of it will not. Or the artifact of a retrieval tool's message, in
+            which a checkpointer has made them dicts.
 
     Raises:
         ValueError: If there are no documents, they carry no trace id, or they come from
@@ -87,7 +94,7 @@ def trace_id_of(documents: Iterable[Document] | Document) -> str:
     """
     if isinstance(documents, Retrieved) and not documents:
         return documents.trace_id
-    documents = [documents] if isinstance(documents, Document) else list(documents)
+    documents = [documents] if isinstance(documents, Document) else [*documents]
     if not documents:
         msg = (
             "An empty result carries no trace id. Make one with `new_trace_id()` before you "

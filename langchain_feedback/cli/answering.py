@@ -20,7 +20,7 @@ from langchain_feedback.judges.offline import (
     LexicalGroundednessChecker,
     corpus_idf,
 )
-from langchain_feedback.nodes.recording import ANSWER_TAG
+from langchain_feedback.nodes.publishing import ANSWER_TAG
 
 __all__ = ["Answered", "answer", "chat_model", "make_graph"]
 

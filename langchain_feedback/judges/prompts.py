@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_feedback.documents import source_of
 
 __all__ = [
+    "ANSWER_IN_WORDS",
     "CHECK_GROUNDEDNESS",
     "CONDENSE_QUESTION",
     "GENERATE_ANSWER",
@@ -21,7 +22,10 @@ __all__ = [
     "GRADE_DOCUMENTS",
     "HIGHLIGHT_SOURCES",
     "NO_ANSWER",
+    "REVISE_ANSWER",
     "REWRITE_QUESTION",
+    "SEARCH_AGAIN",
+    "SEARCH_FIRST",
     "VERIFY_ANSWER",
     "Fences",
     "prompt",
@@ -98,6 +102,25 @@ A search with the question below found nothing that helps. Write one question th
 same information in other words, such as a document would use. Where the question leans on the \
 earlier conversation, make it stand on its own. Reply with the question only.
 {_DATA}"""
+
+_NOBODY_SAW_IT = "Nobody has seen it. Answer the user directly, and do not mention it."
+
+REVISE_ANSWER = f"""\
+That draft was rejected: what the tools returned does not support all of it. Leave out what they \
+do not support, or correct it from them; search again where that may help. If they hold no \
+answer, say in one sentence that you could not find one. {_NOBODY_SAW_IT}"""
+
+SEARCH_AGAIN = f"""\
+That draft was rejected: nothing that the tools returned answers the question. Search again in \
+other words, or say in one sentence that you could not find an answer. {_NOBODY_SAW_IT}"""
+
+SEARCH_FIRST = f"""\
+That draft was rejected: it was written without looking anything up. Call a tool that searches, \
+and answer from what it returns. {_NOBODY_SAW_IT}"""
+
+ANSWER_IN_WORDS = """\
+That reply held no text. Answer the question from what the tools returned. If they hold no \
+answer, say in one sentence that you could not find one."""
 
 
 class Fences:

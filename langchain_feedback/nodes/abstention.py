@@ -1,7 +1,9 @@
 """Say that there is no reliable answer, and why."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from langchain_core.documents import Document
 
 from langchain_feedback.documents import source_of
 from langchain_feedback.nodes._node import Node
@@ -10,7 +12,13 @@ from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
 from langchain_feedback.nodes.routing import STEPS_TO_ANSWER, STEPS_TO_REWRITE
 
-__all__ = ["ABSTENTION_MESSAGES", "AbstentionMessage", "abstain", "abstention"]
+__all__ = [
+    "ABSTENTION_MESSAGES",
+    "AbstentionMessage",
+    "abstain",
+    "abstention",
+    "abstention_text",
+]
 
 ABSTENTION_MESSAGES: dict[str, str] = {
     "no_documents": "I could not find anything about this in the documents.",
@@ -85,10 +93,10 @@ def abstention(
     nearest: int = 3,
 ) -> Update:
     """Make the update of a state that abstains for a reason."""
-    sources = dict.fromkeys(filter(None, map(source_of, view.get("documents"))))
-    named = list(sources)[:nearest]
     return Update(
-        answer=_text(message, {"reason": reason, "question": view.question, "sources": named}),
+        answer=abstention_text(
+            reason, view.question, view.get("documents"), message=message, nearest=nearest
+        ),
         status="abstained",
         reason=reason,
         citations=[],
@@ -123,14 +131,27 @@ def why(view: StateView) -> str:
     return "none_relevant" if view.get("grounded") is None else "not_grounded"
 
 
-def _text(message: AbstentionMessage | None, facts: dict[str, Any]) -> str:
+def abstention_text(
+    reason: str,
+    question: str,
+    documents: Iterable[Document],
+    *,
+    message: AbstentionMessage | None = None,
+    nearest: int = 3,
+) -> str:
+    """Say why there is no answer, and name the nearest sources.
+
+    Example:
+        >>> found = [Document("Keys.", metadata={"source": "faq.md"})]
+        >>> abstention_text("none_relevant", "Fees?", found, message="No answer.")
+        'No answer. The nearest sources I looked at: faq.md.'
+    """
+    sources = list(dict.fromkeys(filter(None, map(source_of, documents))))[:nearest]
     if callable(message):
-        return message(facts)
+        return message({"reason": reason, "question": question, "sources": sources})
     if isinstance(message, str):
         text = message
     else:
         texts = ABSTENTION_MESSAGES | dict(message or {})
-        text = texts.get(facts["reason"], ABSTENTION_MESSAGES["not_grounded"])
-    if not facts["sources"]:
-        return text
-    return f"{text} The nearest sources I looked at: {'; '.join(facts['sources'])}."
+        text = texts.get(reason, ABSTENTION_MESSAGES["not_grounded"])
+    return f"{text} The nearest sources I looked at: {'; '.join(sources)}." if sources else text

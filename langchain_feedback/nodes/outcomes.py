@@ -83,8 +83,11 @@ def _chunks(documents: Sequence[Any]) -> list[Document]:
 
 def _is_recorded(documents: Sequence[Document], trace_id: str) -> bool:
     """Whether a `FeedbackRetriever` returned all of them for this trace."""
-    ids = [marks_of(document).get("trace_id") for document in documents]
-    return bool(ids) and all(one == trace_id for one in ids)
+    marks = [marks_of(document) for document in documents]
+    # A retrieval tool marks the documents of other retrievers too, with their trace id alone.
+    return bool(marks) and all(
+        mark.get("trace_id") == trace_id and "origin" in mark for mark in marks
+    )
 
 
 def _cited(view: StateView, known: Collection[str]) -> list[str] | None:

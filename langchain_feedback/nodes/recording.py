@@ -1,21 +1,10 @@
 """Publish the answer: the one place where text reaches the user."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.content import (
-    Annotation,
-    Citation,
-    TextContentBlock,
-    create_citation,
-)
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage
 
 from langchain_feedback.nodes._node import Node, tagged
 from langchain_feedback.nodes._view import StateView, Update
@@ -23,19 +12,16 @@ from langchain_feedback.nodes.abstention import READS, WRITES, abstention, why
 from langchain_feedback.nodes.generation import withdraw_draft
 from langchain_feedback.nodes.keys import StateKeys
 from langchain_feedback.nodes.outcomes import keep_outcome
-from langchain_feedback.quotes.plain import link_of
+from langchain_feedback.nodes.publishing import ANSWER_TAG, Replay, annotated
 
 if TYPE_CHECKING:
     # Importing it takes a database library along, which graphs without a store do not need.
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["ANSWER_TAG", "CitationForm", "record_answer"]
+__all__ = ["CitationForm", "record_answer"]
 
 CitationForm = Literal["state", "annotations"]
 """Whether citations are in the state only, or on the `AIMessage` of a chat graph too."""
-
-ANSWER_TAG = "answer"
-"""The tag of the tokens that the user may see."""
 
 
 def record_answer(
@@ -104,7 +90,7 @@ def record_answer(
     def finish(view: StateView, message: AIMessage) -> Update:
         update = outcome(view)
         if citations == "annotations" and update["status"] == "answered":
-            message = _annotated(message, view.get("citations"))
+            message = annotated(message, view.get("citations"))
         return Update(update | {"messages": [message]})
 
     reads = [*READS, "draft", "status", "answer", "citations"]
@@ -116,7 +102,7 @@ def record_answer(
         writes=[*WRITES, "messages"],
         prepare=prepare,
         # A cached reply would come without tokens, and under an earlier answer's id.
-        step=_Replay(cache=False),
+        step=Replay(cache=False),
         finish=finish,
         config=lambda view: tagged(view, ANSWER_TAG),
         record=partial(keep_outcome, store, id_field) if store else None,
@@ -133,60 +119,3 @@ def _check_form(citations: str, keys: StateKeys) -> None:
             "graph, or StateKeys(messages=...) to the node."
         )
         raise ValueError(msg)
-
-
-def _annotated(message: AIMessage, citations: Sequence[Mapping[str, Any]]) -> AIMessage:
-    """Make the same message with annotations; where there are none, leave it as it is."""
-    cited = [citation for citation in citations if citation["verified"]] or citations
-    if not cited:
-        return message
-    annotations: list[Annotation] = [_annotation(citation) for citation in cited]
-    # Without an id of its own: to OpenAI's Responses API that names a stored message.
-    block = TextContentBlock(type="text", text=str(message.text), annotations=annotations)
-    return AIMessage(content_blocks=[block], id=message.id)
-
-
-def _annotation(citation: Mapping[str, Any]) -> Citation:
-    extras = ("chunk_id", "start", "end", "verified", "occurrences")
-    return create_citation(
-        url=link_of(citation["source"]),
-        title=citation["source"] or None,
-        start_index=citation["answer_start"],
-        end_index=citation["answer_end"],
-        cited_text=citation["quote"],
-        **{key: citation[key] for key in extras},
-    )
-
-
-class _Replay(BaseChatModel):
-    """A chat model that says its input's last message, in pieces: no model is called."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "replay"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **_: Any,
-    ) -> ChatResult:
-        message = AIMessage(messages[-1].text, id=messages[-1].id)
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **_: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        pieces = re.findall(r"\s*\S+|\s+", str(messages[-1].text))
-        for i, piece in enumerate(pieces):
-            last = "last" if i == len(pieces) - 1 else None
-            message = AIMessageChunk(content=piece, id=messages[-1].id, chunk_position=last)
-            chunk = ChatGenerationChunk(message=message)
-            if run_manager is not None:
-                run_manager.on_llm_new_token(piece, chunk=chunk)
-            yield chunk

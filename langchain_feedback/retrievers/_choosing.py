@@ -1,7 +1,7 @@
 """What the Dartboard retriever and the compressor share: settings, distances, the choice."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from langchain_core.documents import Document
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_validat
 from langchain_feedback.documents import chunk_key, copy_document
 from langchain_feedback.ranking.dartboard import cosine_distances, select
 from langchain_feedback.retrievers._vectors import VectorSource
+from langchain_feedback.traces import MARKS_KEY, marks_of
 
 __all__ = ["Chooser", "CrossEncoder", "checked_k"]
 
@@ -172,14 +173,13 @@ class Chooser(BaseModel):
         cosines: NDArray[np.float64],
     ) -> Document:
         copied = copy_document(document)
-        feedback = copied.metadata.get("feedback")
-        marks: dict[str, Any] = dict(feedback) if isinstance(feedback, dict) else {}
+        marks = marks_of(copied)
         marks["duplicates"] = [
             {"chunk_id": chunk_key(others[at], self.id_field), "similarity": float(cosines[at])}
             for at in np.flatnonzero(cosines > self.near_duplicate).tolist()
             if others[at] is not document
         ]
-        copied.metadata |= {"relevance_score": gain, "feedback": marks}
+        copied.metadata |= {"relevance_score": gain, MARKS_KEY: marks}
         return copied
 
 

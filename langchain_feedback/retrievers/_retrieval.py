@@ -25,7 +25,7 @@ from langchain_feedback.retrievers._pool import (
 from langchain_feedback.retrievers._published import marked, ranked, traced
 from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
 from langchain_feedback.store.records import CellKey, QuestionEvidence
-from langchain_feedback.traces import Retrieved
+from langchain_feedback.traces import SEARCHED_FOR_KEY, Retrieved
 
 if TYPE_CHECKING:
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
@@ -111,6 +111,13 @@ class Retrieval:
         if fallback is not None and failing(self._policy, self._evidence.questions):
             self.widens = self._may_add or all(takes(fallback, name) for name in self._options)
             self._fetch_k *= 2 if self.widens else 1
+
+    @property
+    def base_config(self) -> RunnableConfig:
+        """The config of the base's run, whose metadata name the trace."""
+        named = {SEARCHED_FOR_KEY: cast("Claim", self._claim).trace_id}
+        metadata = (self._config.get("metadata") or {}) | named
+        return cast("RunnableConfig", {**self._config, "metadata": metadata})
 
     @property
     def base_options(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, SkipValidation, model_validator
 
 from langchain_feedback.retrievers._base_call import aask, ask, takes
 from langchain_feedback.retrievers._choosing import Chooser, checked_k
+from langchain_feedback.traces import marks_of
 
 __all__ = ["DartboardCompressor", "DartboardRetriever"]
 
@@ -213,8 +214,7 @@ class _Plan(NamedTuple):
 
 def _is_recorded(document: Document) -> bool:
     """Say whether a `FeedbackRetriever` found it: each search of that is recorded as another."""
-    feedback = document.metadata.get("feedback")
-    return isinstance(feedback, dict) and "trace_id" in feedback
+    return "trace_id" in marks_of(document)
 
 
 def _store_of(base: Any) -> VectorStore | None:

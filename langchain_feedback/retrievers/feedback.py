@@ -210,7 +210,8 @@ class FeedbackRetriever(BaseRetriever):
             retrieval.open()
             wanted = self.store.embeddings if retrieval.embeds else None
             retrieval.look_up(embed(wanted, retrieval.question, self._once))
-            found = ask(self.base_retriever, query, config, retrieval.base_options)
+            base_config = retrieval.base_config
+            found = ask(self.base_retriever, query, base_config, retrieval.base_options)
             more: list[Document] = []
             if retrieval.widens:
                 try:
@@ -237,7 +238,8 @@ class FeedbackRetriever(BaseRetriever):
             wanted = self.store.embeddings if retrieval.embeds else None
             vector = await aembed(wanted, retrieval.question, self._once)
             await run_in_executor(None, retrieval.look_up, vector)
-            found = await aask(self.base_retriever, query, config, retrieval.base_options)
+            base_config = retrieval.base_config
+            found = await aask(self.base_retriever, query, base_config, retrieval.base_options)
             more: list[Document] = []
             if retrieval.widens:
                 try:

@@ -14,6 +14,7 @@ __all__ = [
     "PastQuestion",
     "Pin",
     "QuestionEvidence",
+    "SignalRecord",
     "Snapshot",
     "TraceChunk",
     "TraceRecord",
@@ -178,3 +179,35 @@ class VoteRow:
     """Its share of the vote's weight, before it ages."""
     actor: str
     received_at: datetime
+
+
+@dataclass(frozen=True)
+class SignalRecord:
+    """One signal as the store holds it, for whoever passes it on."""
+
+    seq: int
+    """Its number: later signals of a namespace have higher ones."""
+    event_id: str
+    trace_id: str
+    signal: str
+    family: str
+    target: str
+    """A chunk id; empty for the whole answer."""
+    rating: int | None
+    polarity: int
+    actor: str | None
+    """As given; None: whoever asked."""
+    reviewer: bool
+    comment: str | None
+    correction: str | None
+    attached: bool
+    """Whether its trace has arrived."""
+    received_at: datetime
+    """UTC."""
+    retracted_at: datetime | None
+    asked_at: datetime | None
+    """When the trace began; None while it is awaited."""
+    repeats: bool
+    """Whether the same person said something of the same kind about it before."""
+    superseded: bool
+    """Whether he said something newer since."""

@@ -293,6 +293,7 @@ def test_feedback_quality_says_which_data_are_missing(tmp_path):
 def check_store(row):
     for key in ("feedback_step", "retrieval", "trace_write", "rate"):
         assert 0 < row[key]["p50_ms"] <= row[key]["p95_ms"]
+    assert {"quiet_p95_ms", "cpu_p95_ms"} <= set(row["feedback_step"])
     assert row["rates_per_second"] > 0
     # The events that were put in directly count as the same events given one by one.
     assert row["same_as_rate"] is True
@@ -328,6 +329,8 @@ def test_overhead_compares_both_bases_sync_and_async_with_an_empty_and_a_filled_
             assert row["ratio"] > 0
             assert {"bare", "overfetch", "feedback", "added_ms", "embedding_ms"} <= set(row)
             assert row["embedding_calls"] == 1
+
+
 # -- Dartboard
 
 

@@ -74,8 +74,10 @@ def test_what_was_kept_cited_and_answered_is_recorded_under_one_trace(store, ret
 async def test_async_keeps_the_same_and_never_blocks(store, retriever):
     graph = create_reliable_rag(retriever, model(), store=store)
     store.setup()
+    given = {"metadata": {"feedback_trace_id": new_trace_id()}}
     with blockbuster_ctx("langchain_feedback"):
-        result = await graph.ainvoke({"question": QUESTION})
+        result = await graph.ainvoke({"question": QUESTION}, given)
+    assert result["trace_id"] == given["metadata"]["feedback_trace_id"]
     trace = await store.atrace(result["trace_id"])
     assert graded(trace) == {"refund": ("yes", True, True), "keys": ("no", False, False)}
 

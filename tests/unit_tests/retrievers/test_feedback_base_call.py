@@ -12,10 +12,10 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda, chain
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from langchain_feedback import FeedbackRetriever
+from langchain_feedback import DartboardRetriever, FeedbackRetriever
 from langchain_feedback.local import TfidfRetriever
 from tests.fakes import ListRetriever
-from tests.unit_tests.retrievers.feedback_kit import REFUND, chunks, ids, run
+from tests.unit_tests.retrievers.feedback_kit import REFUND, chunks, ids, marks, run
 
 
 class SyncOnly(BaseRetriever):
@@ -195,6 +195,20 @@ async def test_a22_options_reach_a_base_with_a_sync_hook_only(store):
     await retriever.ainvoke(REFUND, filter="a")
     await FeedbackRetriever(base_retriever=base.bind(filter="b"), store=store).ainvoke(REFUND)
     assert base.asked == [(20, "a"), (20, "a"), (20, "b")]
+
+
+async def test_a_dartboard_retriever_is_asked_for_the_pool_and_keeps_its_notes(store):
+    embeddings = DeterministicFakeEmbedding(size=4)
+    made = InMemoryVectorStore(embeddings)
+    made.add_documents([*chunks(40), *[Document("Text 0.", id=f"d{at}") for at in range(3)]])
+    texts = RunnableLambda(lambda query: made.similarity_search(query, k=43))
+    base = DartboardRetriever(base_retriever=texts, embeddings=embeddings, k=3)
+    retriever = FeedbackRetriever(base_retriever=base, store=store, k=43, fetch_k=30)
+    for found in (retriever.invoke(REFUND), await retriever.ainvoke(REFUND)):
+        assert len(found) == 30
+        notes = {one.page_content: marks(one)["duplicates"] for one in found}
+        assert len(notes["Text 0."]) == 3
+        assert marks(found[0])["trace_id"]
 
 
 async def test_a_feedback_retriever_may_be_the_base(store):

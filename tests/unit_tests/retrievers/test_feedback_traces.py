@@ -339,3 +339,22 @@ def test_a14_a_threads_second_question_with_the_same_id(store, trace_id, caplog)
     assert trace_id_of(first) == trace_id
     assert trace_id_of(second) != trace_id
     assert len(caplog.records) == 1
+
+
+async def test_runs_below_name_the_trace_so_that_an_answers_run_is_found_by_it(store, caplog):
+    seen = []
+
+    def search(query, config):
+        seen.append(config["metadata"])
+        return chunks()
+
+    inner = FeedbackRetriever(base_retriever=RunnableLambda(search), store=store)
+    retriever = FeedbackRetriever(base_retriever=inner, store=store)
+    for found in (retriever.invoke(REFUND), await retriever.ainvoke(REFUND, run(user_id="ann"))):
+        below = store.trace(seen[-1]["feedback_searched_for"])
+        assert below.question == REFUND
+        assert below.trace_id != trace_id_of(found)  # a retriever below has a trace of its own
+    assert seen[-1]["user_id"] == "ann"
+    alone = FeedbackRetriever(base_retriever=RunnableLambda(search), store=store).invoke(REFUND)
+    assert seen[-1]["feedback_searched_for"] == trace_id_of(alone)
+    assert not caplog.records
