@@ -368,7 +368,7 @@ def test_dartboard_runs_without_the_shared_data(tmp_path):
     assert measured("dartboard", "--data", str(tmp_path))["questions"]["FeedbackQA"] is None
 
 
-# -- imports
+# -- what an import costs
 
 
 def test_a_retriever_is_imported_without_langgraph_alembic_and_faiss():
