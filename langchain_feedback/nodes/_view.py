@@ -60,6 +60,11 @@ class StateView:
         return question
 
     @property
+    def drafts(self) -> int:
+        """How many drafts there were: counted by who wrote them, or by who looked at them."""
+        return max(int(self.get("generations")), int(self.get("verifications")))
+
+    @property
     def history(self) -> str:
         """The earlier turns of a chat as text, without the question itself."""
         messages: list[BaseMessage] = self.get("messages")

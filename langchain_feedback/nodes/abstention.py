@@ -34,7 +34,7 @@ AbstentionMessage = str | Mapping[str, str] | Callable[[dict[str, Any]], str]
 """One text, a text for some of the reasons, or a function of `{reason, question, sources}`."""
 
 READS = ["question", "messages", "documents", "kept", "reason", "grounded", "status"]
-READS += ["generations", "rewrites", "draft_id", "trace_id"]
+READS += ["generations", "verifications", "rewrites", "draft_id", "trace_id"]
 WRITES = ["answer", "status", "reason", "citations", "draft", "draft_id", "unsupported", "claims"]
 
 
@@ -116,7 +116,7 @@ def _cut_short(view: StateView, max_rewrites: int, max_regenerations: int) -> bo
     steps = view.remaining_steps + 1
     if view.get("grounded") is None and not view.kept:
         return bool(view.get("rewrites") < max_rewrites and steps < STEPS_TO_REWRITE)
-    spent = view.get("generations") > max_regenerations or view.get("reason") == "judge_failed"
+    spent = view.drafts > max_regenerations or view.get("reason") == "judge_failed"
     # A model that said that there is no answer is not asked for another.
     declined = view.get("status") == "abstained"
     return steps < STEPS_TO_ANSWER and not spent and not declined

@@ -60,6 +60,8 @@ class StateKeys:
     """Why the graph abstained, or would now."""
     generations: str = "generations"
     """How many drafts were written for this question."""
+    verifications: str = "verifications"
+    """How many drafts were looked at for this question."""
     rewrites: str = "rewrites"
     """How often the question was rewritten."""
     trace_id: str = "trace_id"
@@ -102,6 +104,7 @@ DEFAULTS: dict[str, Any] = {
     "status": "",
     "reason": "",
     "generations": 0,
+    "verifications": 0,
     "rewrites": 0,
     "trace_id": "",
     "errors": [],
@@ -118,7 +121,7 @@ _TYPES: dict[str, Any] = {
     ),
     **dict.fromkeys(("documents", "kept"), list[Document]),
     **dict.fromkeys(("grades", "citations", "claims", "checks", "errors"), list[dict[str, Any]]),
-    **dict.fromkeys(("generations", "rewrites"), int),
+    **dict.fromkeys(("generations", "verifications", "rewrites"), int),
     "unsupported": list[str],
     "grounded": bool | None,
     "messages": list[AnyMessage],

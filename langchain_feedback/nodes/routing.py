@@ -128,12 +128,12 @@ def route_after_verification(
             return "record_answer"
         if view.get("status") == "abstained":
             return "record_answer" if view.get("answer") else "abstain"
-        spent = view.get("generations") > max_regenerations
+        spent = view.drafts > max_regenerations
         if spent or view.get("reason") == "judge_failed":
             return "abstain"
         return "generate" if view.remaining_steps >= STEPS_TO_ANSWER else "abstain"
 
-    used = ["grounded", "generations", "reason", "status", "answer"]
+    used = ["grounded", "generations", "verifications", "reason", "status", "answer"]
     return _annotated(route, "route_after_verification", keys, used, AfterVerification)
 
 

@@ -1,7 +1,7 @@
 """Verify a draft against the kept chunks, in one node or in two."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from langchain_core.runnables import Runnable
 
@@ -27,8 +27,10 @@ from langchain_feedback.nodes.keys import StateKeys
 
 __all__ = ["check_groundedness", "highlight_sources", "verify_answer"]
 
-_READS = ["question", "messages", "kept", "draft", "errors", "checks"]
-_WRITES = ["grounded", "unsupported", "reason", "errors", "checks"]
+T = TypeVar("T")
+
+_READS = ["question", "messages", "kept", "draft", "errors", "checks", "verifications"]
+_WRITES = ["grounded", "unsupported", "reason", "errors", "checks", "verifications"]
 
 
 def verify_answer(
@@ -102,10 +104,10 @@ def verify_answer(
         keys=keys or StateKeys(),
         reads=[*_READS, "status"],
         writes=[*_WRITES, "claims", "citations", "status", "answer"],
-        prepare=prepare,
+        prepare=_counted(prepare),
         step=verifier,
-        finish=finish,
-        recover=recover,
+        finish=_counted(finish),
+        recover=_counted(recover),
         config=quiet,
     )
 
@@ -132,7 +134,7 @@ def check_groundedness(
         >>> node = check_groundedness(FakeListChatModel(responses=["No."]))
         >>> chunk = Document("Refunds take 14 days.")
         >>> node({"question": "How long?", "kept": [chunk], "draft": "41 days."})
-        {'grounded': False, 'unsupported': [], 'reason': 'not_grounded'}
+        {'grounded': False, 'unsupported': [], 'reason': 'not_grounded', 'verifications': 1}
     """
     if not is_judge(checker, GroundednessChecker):
         model = chat_model(checker, "checker", kind="GroundednessChecker")
@@ -165,10 +167,10 @@ def check_groundedness(
         keys=keys or StateKeys(),
         reads=_READS,
         writes=_WRITES,
-        prepare=prepare,
+        prepare=_counted(prepare),
         step=checker,
-        finish=finish,
-        recover=recover,
+        finish=_counted(finish),
+        recover=_counted(recover),
         config=quiet,
     )
 
@@ -239,6 +241,18 @@ _REASONS = {
     Verdict.NO: "not_grounded",
     Verdict.UNKNOWN: "judge_failed",
 }
+
+
+def _counted(function: Callable[..., T]) -> Callable[..., T]:
+    """Have each draft that was looked at counted: a host's own writer may not count its drafts."""
+
+    def count(view: StateView, *args: Any) -> T:
+        made = function(view, *args)
+        if isinstance(made, Update):
+            made["verifications"] = view.get("verifications") + 1
+        return made
+
+    return count
 
 
 def _with_check(view: StateView, update: Update, result: Mapping[str, Any]) -> Update:

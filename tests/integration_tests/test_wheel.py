@@ -251,8 +251,7 @@ def test_a_retriever_learns_on_sqlite(base: Environment) -> None:
         ("from langchain_feedback.local import read_folder; read_folder('.')", "local"),
         ("from langchain_feedback.cli.main import run; run()", "cli"),
         (
-            "from langchain_feedback import FeedbackStore\n"
-            "FeedbackStore('postgresql+psycopg://localhost/feedback').setup()",
+            "import langchain_feedback as lf; lf.FeedbackStore('postgresql+psycopg://localhost/feedback').setup()",
             "postgres",
         ),
     ],

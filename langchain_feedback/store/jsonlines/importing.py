@@ -15,6 +15,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from langchain_feedback.errors import UnknownChunkError, UnknownTraceError
 from langchain_feedback.store.evidence import recredit
+from langchain_feedback.store.incoming import new_trace
 from langchain_feedback.store.jsonlines.imported_rows import (
     awaited_among,
     known_events,
@@ -27,7 +28,7 @@ from langchain_feedback.store.jsonlines.reading import Bad, Good, read_lines, wh
 from langchain_feedback.store.questions import Question, question_key
 from langchain_feedback.store.records import TracedChunk
 from langchain_feedback.store.schema import signals
-from langchain_feedback.store.tracing import attach, new_trace, write_trace
+from langchain_feedback.store.tracing import attach, write_trace
 from langchain_feedback.store.upkeep.removing import Access
 from langchain_feedback.store.voting import Event
 

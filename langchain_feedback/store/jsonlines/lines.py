@@ -21,8 +21,8 @@ number, so that importing the log again, or when it has grown, adds only what is
 `trace` is null while the trace is awaited, else an object of `question`, `actor`, `session_id`,
 `answer`, `status`, `grounded`, `model`, `index_version`, `created_at`, `searches` (text by
 attempt) and `chunks`: of each candidate `chunk_id`, `cell_id`, `content_hash`, `attempt`,
-`base_rank`, `final_rank`, `base_score`, `belief`, `final_score`, `origin`, `returned`,
-`in_prompt`, `cited`, `grade` (see `records.TraceChunk`). Times are ISO 8601 in UTC; an import
+`base_rank`, `final_rank`, `base_score`, `belief`, `multiplier`, `final_score`, `origin`,
+`returned`, `in_prompt`, `cited`, `grade` (see `records.TraceChunk`). Times are ISO 8601 in UTC; an import
 takes any zone and no time without one. What a signal counts follows from its name.
 
 Traces that nobody voted on, vectors, evidence and settings are not exported: evidence

@@ -20,6 +20,7 @@ from langchain_feedback.store.database import Database, Lock, MissingTablesError
 from langchain_feedback.store.evidence import recredit
 from langchain_feedback.store.forks import renew_after_fork
 from langchain_feedback.store.half_life import checked_half_life, keep_half_life, read_half_life
+from langchain_feedback.store.incoming import NewTrace, TraceUpdate
 from langchain_feedback.store.migrations.running import (
     MIGRATIONS,
     load_alembic,
@@ -27,14 +28,7 @@ from langchain_feedback.store.migrations.running import (
     version_of,
 )
 from langchain_feedback.store.questions import Question, unit_vector
-from langchain_feedback.store.tracing import (
-    NewTrace,
-    TraceUpdate,
-    attach,
-    is_voted,
-    write_trace,
-    write_update,
-)
+from langchain_feedback.store.tracing import attach, is_voted, write_trace, write_update
 from langchain_feedback.traces import storable
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_feedback.store import tracing, voting
+from langchain_feedback.store import incoming, tracing, voting
 from langchain_feedback.store.parts.base import StoreBase, Vector, now, twin
 from langchain_feedback.store.records import (
     TracedChunk,
@@ -58,7 +58,7 @@ class Traces(StoreBase):
             TraceReusedError: If the id is that of another question.
             ValueError: If the question is blank, or `attempt` is below 1.
         """
-        new = tracing.new_trace(
+        new = incoming.new_trace(
             trace_id, self._question(question, vector, embed=True), documents,
             attempt=attempt, query=query, id_field=id_field, created_at=now(),
             facts=_facts(
@@ -90,7 +90,7 @@ class Traces(StoreBase):
         and is written with the next trace, rating or `close`. It raises nothing.
         """
         try:
-            new = tracing.new_trace(
+            new = incoming.new_trace(
                 trace_id, self._question(question, vector), documents,
                 attempt=attempt, query=query, id_field=id_field, created_at=now(),
                 facts=_facts(
@@ -141,7 +141,7 @@ class Traces(StoreBase):
         """
         self._outbox.flush(trace_id)
         self._write(
-            tracing.TraceUpdate(
+            incoming.TraceUpdate(
                 trace_id,
                 _facts(answer=answer, status=status, grounded=grounded, model=model),
                 _ids(in_prompt, id_field),
@@ -167,7 +167,7 @@ class Traces(StoreBase):
     ) -> None:
         """Do as `update_trace`, without keeping an answer waiting: see `record_soon`."""
         try:
-            new = tracing.TraceUpdate(
+            new = incoming.TraceUpdate(
                 trace_id,
                 _facts(answer=answer, status=status, grounded=grounded, model=model),
                 _ids(in_prompt, id_field),
@@ -180,7 +180,7 @@ class Traces(StoreBase):
         else:
             self._send(new)
 
-    def _send(self, new: tracing.NewTrace | tracing.TraceUpdate) -> None:
+    def _send(self, new: incoming.NewTrace | incoming.TraceUpdate) -> None:
         if error := self._outbox.send(new):
             self._say_away("write", error)
 

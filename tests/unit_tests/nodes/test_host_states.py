@@ -377,6 +377,39 @@ async def test_a21_regenerations_end_in_any_host_state(host, budget, how, begin)
     assert "no answer that they support" in _answer(host, state)
 
 
+class Asking(TypedDict):
+    question: str
+    kept: list
+    status: str
+    reason: str
+
+
+@pytest.mark.parametrize("verify", [nodes.verify_answer, nodes.check_groundedness])
+@pytest.mark.parametrize("budget", [0, 1, 2])
+def test_a21_drafts_of_a_writer_that_counts_nothing_end_too(verify, budget):
+    """A host's own generate node knows nothing of `generations`."""
+    written = []
+
+    def write(state):
+        written.append(state)
+        return {"draft": "Refunds take 41 days."}
+
+    builder = StateGraph(Asking)
+    builder.add_node("generate", write)
+    builder.add_node("verify", verify(_model(**never_grounded)))
+    builder.add_node(nodes.abstain(max_regenerations=budget))
+    builder.add_node(nodes.record_answer())
+    builder.add_edge(START, "generate")
+    builder.add_edge("generate", "verify")
+    builder.add_conditional_edges(
+        "verify", nodes.route_after_verification(max_regenerations=budget)
+    )
+    builder.add_edge("abstain", "record_answer")
+    state = builder.compile().invoke({"question": QUESTION, "kept": [REFUNDS]})
+    assert len(written) == budget + 1
+    assert (state["status"], state["reason"]) == ("abstained", "not_grounded")
+
+
 @pytest.mark.parametrize("how", ["invoke", "astream"])
 @budgets
 @any_host

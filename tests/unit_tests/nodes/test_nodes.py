@@ -76,6 +76,7 @@ FRESH = {
     "status": "",
     "reason": "",
     "generations": 0,
+    "verifications": 0,
     "rewrites": 0,
     "errors": [],
 }
@@ -138,7 +139,12 @@ def cases() -> dict[str, Case]:
         "check_groundedness": Case(
             nodes.check_groundedness(model(check=no)),
             drafted,
-            {"grounded": False, "unsupported": ["41 days"], "reason": "not_grounded"},
+            {
+                "grounded": False,
+                "unsupported": ["41 days"],
+                "reason": "not_grounded",
+                "verifications": 1,
+            },
         ),
         "highlight_sources": Case(
             nodes.highlight_sources(model()),
@@ -150,6 +156,7 @@ def cases() -> dict[str, Case]:
             drafted,
             {
                 "grounded": True,
+                "verifications": 1,
                 "unsupported": [],
                 "claims": [SUPPORTED],
                 "citations": [CITATION | {"claim": "Refunds take 14 days."}],
@@ -357,6 +364,7 @@ async def test_a06_without_text_no_judge_is_asked(documents, mode):
     verified = await run(nodes.verify_answer(fake), state, mode)
     assert verified == {
         "grounded": False,
+        "verifications": 1,
         "unsupported": [],
         "citations": [],
         "claims": [],
@@ -383,7 +391,12 @@ def test_an_empty_draft_is_not_grounded_and_nobody_is_asked(draft):
 
     update = nodes.check_groundedness(fake)(state)
 
-    assert update == {"grounded": False, "unsupported": [], "reason": "empty_answer"}
+    assert update == {
+        "grounded": False,
+        "unsupported": [],
+        "reason": "empty_answer",
+        "verifications": 1,
+    }
     assert nodes.highlight_sources(fake)(state) == {"citations": []}
     verified = nodes.verify_answer(fake)(state)
     assert (verified["grounded"], verified["reason"]) == (False, "empty_answer")
@@ -399,6 +412,7 @@ async def test_a13_verify_answer_rejects_a_changed_figure_and_names_the_claim(mo
 
     assert update == {
         "grounded": False,
+        "verifications": 1,
         "unsupported": ["Refunds take 41 days."],
         "claims": [],
         "citations": [],
@@ -428,7 +442,7 @@ async def test_verify_answer_does_not_look_at_what_was_declined(mode):
 
     update = await run(nodes.verify_answer(fake), state, mode)
 
-    assert update == {"grounded": False, "citations": [], "claims": []}
+    assert update == {"grounded": False, "citations": [], "claims": [], "verifications": 1}
     assert fake.calls == []
 
 
@@ -780,6 +794,7 @@ async def test_a_custom_checker_that_raises_is_no_verdict(mode, caplog):
 
     assert update == {
         "grounded": False,
+        "verifications": 1,
         "unsupported": [],
         "reason": "judge_failed",
         "errors": [failed("check_groundedness", "OSError")],

@@ -27,7 +27,7 @@ from langchain_feedback.errors import (
     UnknownEventError,
     UnknownTraceError,
 )
-from langchain_feedback.store import evidence, schema, tracing, voting
+from langchain_feedback.store import evidence, incoming, schema, tracing, voting
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.migrations import running
 from langchain_feedback.store.questions import Question
@@ -715,7 +715,7 @@ def test_a_vote_that_a_dead_process_left_waiting_is_found_by_a_rebuild(store):
         tracing.write_trace(
             connection,
             store.namespace,
-            tracing.new_trace(
+            incoming.new_trace(
                 "t1", Question(QUESTION), [REFUND], attempt=1, query=None, id_field=None,
                 created_at=datetime.now(UTC), facts={},
             ),

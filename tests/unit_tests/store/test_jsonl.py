@@ -297,8 +297,8 @@ def test_an_export_holds_what_evidence_rests_on(url, tmp_path):
     assert "Vierzehn Täge." in text
     seen, voted, pinned = map(json.loads, text.splitlines())
     assert seen | {"last_seen": 0, "content_hash": 0, "cell_id": 0} == {
-        "type": "chunk", "chunk_id": "c", "cell_id": 0, "content_hash": 0, "dropped": {},
-        "text": "Vierzehn Täge.", "metadata": {"source": "faq.md", "page": 3},
+        "type": "chunk", "chunk_id": "c", "document_id": "c", "cell_id": 0, "content_hash": 0,
+        "dropped": {}, "text": "Vierzehn Täge.", "metadata": {"source": "faq.md", "page": 3},
         "source": "faq.md", "last_seen": 0,
     }  # fmt: skip
     assert voted["received_at"].endswith("+00:00")
@@ -317,7 +317,8 @@ def test_an_export_holds_what_evidence_rests_on(url, tmp_path):
     assert candidate == {
         "chunk_id": "c", "cell_id": seen["cell_id"], "content_hash": seen["content_hash"],
         "attempt": 1, "base_rank": 0, "final_rank": 1, "base_score": None, "belief": 0.25,
-        "final_score": None, "origin": "base", "returned": True, "in_prompt": True,
+        "multiplier": None, "final_score": None, "origin": "base", "returned": True,
+        "in_prompt": True,
         "cited": True, "grade": "yes",
     }  # fmt: skip
     assert (pinned["pin_id"], pinned["question"]) == (pin_id, "Wie lange?")

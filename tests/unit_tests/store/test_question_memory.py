@@ -86,10 +86,11 @@ batches = st.lists(st.lists(st.tuples(st.integers(0, 12), vectors), max_size=10)
 )
 def test_search_equals_a_comparison_with_every_question(batches, query, limit, minimum):
     memory, known = QuestionMemory(), {}
-    for batch in batches:
+    for seq, batch in enumerate(batches, start=1):
         known |= dict(batch)
         ids, rows = [i for i, _ in batch], [v for _, v in batch]
-        memory.refresh(lambda _, ids=ids, rows=rows: changes(rows or np.empty((0, 0)), ids))
+        found = changes(rows or np.empty((0, 0)), ids, seq=seq)
+        memory.refresh(lambda _, found=found: found)
     hits = memory.search(query, limit=limit, minimum=minimum)
     if not any(query):
         assert hits == []
@@ -444,3 +445,9 @@ def test_questions_that_come_topic_by_topic_are_found_all_the_same():
     for at, near in zip(range(0, 6_000, 60), found, strict=True):
         nearest = np.sort(rows @ rows[at])[-32:]
         assert sum(cosine >= nearest[0] - 1e-5 for _, cosine in near) >= 30
+
+
+def test_a_database_that_is_put_back_is_read_anew():
+    memory = filled(np.eye(3))
+    memory.refresh(lambda after: changes(np.eye(3)[:1], [7], seq=1))
+    assert [question for question, _ in memory.search([1, 1, 1])] == [7]
