@@ -96,9 +96,8 @@ def main() -> None:
     width = max(map(len, NAMES))
     base = statistics.median(found["base_s"] for found in names.values())
     print(f"{'import langchain_core.retrievers':{width}} {base:9.3f} s")
-    print(
-        f"{'':{width}} {'added':>11} {'fastest':>11} {'processor':>11} {'ratio':>6}  loaded with it"
-    )
+    columns = f"{'added':>11} {'fastest':>11} {'processor':>11} {'ratio':>6}"
+    print(f"{'':{width}} {columns}  loaded with it")
     for name, found in names.items():
         loaded = ", ".join(found["loaded"]) or "-"
         print(
