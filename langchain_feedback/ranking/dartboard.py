@@ -27,7 +27,7 @@ from langchain_feedback.ranking._facility import Floats, Pool, Rows, greedy, lar
 __all__ = ["Selection", "cosine_distances", "select"]
 
 _FARTHEST = 2.0
-_SMALLEST_SIGMA = 1e-9
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-9, 1e9
 _LARGEST_WEIGHT = 1e9
 
 
@@ -100,7 +100,7 @@ def select(
         k: How many to select, 0 or more; all n where there are fewer.
         sigma: How far texts may be apart and still say the same, in the unit of the distances.
             The paper's cosine distance is half of this one, and so is its sigma: .05 there
-            is .1 here.
+            is .1 here. From 1e-9 to 1e9.
         relevance_weight: Multiplies the squared distances to the question; 0 or more. A larger
             one ignores what is farther from the question.
         diversity_weight: Multiplies the squared distances between texts; 0 or more. A smaller
@@ -192,8 +192,10 @@ def _known(to_query: Floats, between: Floats) -> tuple[Floats, Floats, Rows | No
 
 def _scale(name: str, weight: float, sigma: float) -> float:
     """Return what squared distances are multiplied with."""
-    if not _SMALLEST_SIGMA <= sigma < np.inf:
-        msg = f"sigma must be a number from {_SMALLEST_SIGMA} up, got {sigma!r}"
+    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        msg = (
+            f"sigma must be a number from {_SMALLEST_SIGMA:g} to {_LARGEST_SIGMA:g}, got {sigma!r}"
+        )
         raise ValueError(msg)
     if not 0 <= weight <= _LARGEST_WEIGHT:
         msg = f"{name} must be a number from 0 to {_LARGEST_WEIGHT:g}, got {weight!r}"

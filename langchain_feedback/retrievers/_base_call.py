@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -21,7 +21,7 @@ from langchain_core.runnables.configurable import (
 )
 from langchain_core.vectorstores import VectorStoreRetriever
 
-__all__ = ["aask", "ask", "is_configured", "takes"]
+__all__ = ["aask", "ask", "filtered_faiss", "is_configured", "names", "takes"]
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -43,6 +43,39 @@ def takes(runnable: Any, name: str) -> bool:
     return all(
         _takes(part, name) for part in _reached(runnable, name) if not _hands_on(part, name)
     )
+
+
+def names(runnable: Any, name: str) -> bool:
+    """Tell whether whoever an option reaches has a parameter of that name.
+
+    A vector store's retriever, which `takes` any, does not: it is for options that mean
+    nothing to others.
+
+    Example:
+        >>> names(RunnableLambda(lambda query, k=4: [query] * k), "k")
+        True
+    """
+    return all(
+        _names_it(part, name) for part in _reached(runnable, name) if not _hands_on(part, name)
+    )
+
+
+def filtered_faiss(base: Any, options: Mapping[str, Any]) -> int | None:
+    """Return the size of a FAISS index that is to filter what a search found, else None.
+
+    It searches for `fetch_k` documents, 20 unless told, and drops what the filter does not
+    let through. None also where somebody has said how many: in the call, or in the settings
+    of the vector store's retriever.
+    """
+    if not isinstance(base, VectorStoreRetriever) or base.search_type != "similarity":
+        return None
+    given = base.search_kwargs | dict(options)
+    if given.get("filter") is None or "fetch_k" in given:
+        return None
+    if not any(kind.__name__ == "FAISS" for kind in type(base.vectorstore).__mro__):
+        return None
+    size: int = cast("Any", base.vectorstore).index.ntotal
+    return size
 
 
 def ask(
@@ -110,9 +143,14 @@ def _hands_on(runnable: Any, name: str) -> bool:
 
 
 def _takes(leaf: Any, name: str) -> bool:
+    if isinstance(leaf, VectorStoreRetriever) and _takes_any(leaf._get_relevant_documents):  # noqa: SLF001
+        return True
+    return _names_it(leaf, name)
+
+
+def _names_it(leaf: Any, name: str) -> bool:
     if isinstance(leaf, BaseRetriever):
-        hook = leaf._get_relevant_documents  # noqa: SLF001
-        return _names(hook, name) or (isinstance(leaf, VectorStoreRetriever) and _takes_any(hook))
+        return _names(leaf._get_relevant_documents, name)  # noqa: SLF001
     if isinstance(leaf, RunnableLambda):
         return _names(leaf.func if hasattr(leaf, "func") else leaf.afunc, name)
     return isinstance(leaf, Runnable) and _names(leaf.invoke, name)

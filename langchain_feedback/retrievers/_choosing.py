@@ -1,5 +1,6 @@
 """What the Dartboard retriever and the compressor share: settings, distances, the choice."""
 
+import logging
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -9,14 +10,17 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
 
 from langchain_feedback.documents import chunk_key, copy_document
 from langchain_feedback.ranking.dartboard import cosine_distances, select
+from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._vectors import VectorSource
 from langchain_feedback.traces import MARKS_KEY, marks_of
 
 __all__ = ["Chooser", "CrossEncoder", "checked_k"]
+
+logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -52,7 +56,7 @@ class Chooser(BaseModel):
     """Scores how near each text is to the question, in place of the question's vector."""
     score_scale: Literal["probability", "logit"] = "probability"
     """What the cross-encoder's scores are: from 0 to 1, or logits."""
-    sigma: float = Field(default=0.1, ge=1e-9, allow_inf_nan=False)
+    sigma: float = Field(default=0.1, ge=1e-9, le=1e9)
     """How far apart texts may be (in 1 - cosine) and still say the same."""
     relevance_weight: float = Field(default=1.0, ge=0, le=1e9)
     """Multiplies the squared distances to the question."""
@@ -66,6 +70,8 @@ class Chooser(BaseModel):
     """A metadata field that holds a stable id, for the report of duplicates."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    _once: Once = PrivateAttr(default_factory=lambda: Once(logger))
 
     @model_validator(mode="after")
     def _has_vectors(self) -> Self:
@@ -122,10 +128,17 @@ class Chooser(BaseModel):
     ) -> list[Document]:
         """Select, and return copies of what was selected, marked."""
         rows = np.array(vectors, dtype=np.float64)
-        question = np.zeros(rows.shape[1]) if asked is None else asked
+        question = np.array([0.0] * rows.shape[1] if asked is None else asked, dtype=np.float64)
         to_query, between = cosine_distances(question, rows)
         if scores is not None:
             to_query = self._distances_of(scores, len(pool.firsts))
+        elif not (np.isfinite(question).all() and question.any()):
+            self._once.warn(
+                "question",
+                "The question's vector of %s is missing, zero, or holds what is no number: "
+                "documents keep the pool's order, with a relevance_score of 0.",
+                type(self._source().embeddings).__name__,
+            )
         place = np.array(pool.place, dtype=np.intp)
         documents = pool.documents
         copies: NDArray[np.intp] | None = None

@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_feedback.claims import Asked, Claim, claims_of
 from langchain_feedback.ranking.views import RatingsView, Scores, View, VotesView
 from langchain_feedback.retrievers._base_call import is_configured, takes
+from langchain_feedback.retrievers._growing import Call, texts_of
 from langchain_feedback.retrievers._pool import (
     Candidate,
     as_candidates,
@@ -22,7 +23,7 @@ from langchain_feedback.retrievers._pool import (
     kernel_of,
     listed,
 )
-from langchain_feedback.retrievers._published import marked, ranked, traced
+from langchain_feedback.retrievers._published import Ranked, marked, ranked, traced
 from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
 from langchain_feedback.store.records import CellKey, QuestionEvidence
 from langchain_feedback.traces import SEARCHED_FOR_KEY, Retrieved
@@ -51,10 +52,23 @@ class Retrieval:
         options: Mapping[str, Any],
         config: RunnableConfig,
         run: Mapping[str, Any],
+        texts: int = 0,
     ) -> None:
+        """Begin one.
+
+        Args:
+            settings: The retriever.
+            asked: Who asks, and for what.
+            k: How many chunks are returned.
+            options: What the base is to be called with, too.
+            config: The config of runs below this one.
+            run: This run's metadata.
+            texts: How many different texts are wanted: what is returned, and the pool, are
+                doubled until they hold them or there are no more.
+        """
         self._settings, self._store, self._policy = settings, settings.store, settings.policy
         self._asked, self._k, self._options = asked, k, options
-        self._config, self._run = config, run
+        self._config, self._run, self._texts = config, run, texts
         self._reach = Reach(settings.resolve, settings.allow, settings.id_field, settings.once)
         self._claim: Claim | None = None
         self._evidence = QuestionEvidence()
@@ -119,13 +133,24 @@ class Retrieval:
         metadata = (self._config.get("metadata") or {}) | named
         return cast("RunnableConfig", {**self._config, "metadata": metadata})
 
-    @property
-    def base_options(self) -> dict[str, Any]:
-        """What the base retriever is called with."""
-        name = self._settings.base_k_arg
-        over_fetches = name and takes(self._settings.base_retriever, name)
-        fetched = {name: self._fetch_k} if name and over_fetches else {}
-        return fetched | dict(self._options)
+    def first_call(self) -> Call:
+        """Say what the base retriever is called with."""
+        settings = self._settings
+        # An option of the caller's own has precedence.
+        name = None if settings.base_k_arg in self._options else settings.base_k_arg
+        return Call.first(settings.base_retriever, self._options, self._fetch_k, name)
+
+    def next_call(self, call: Call, found: Sequence[Document]) -> Call | None:
+        """Say what it is called with after a call, None where that found enough, or all."""
+        if len(found) >= self._k and texts_of(found) >= self._texts:
+            return None
+        following = call.after(found)
+        if following is None or following.size == call.size:
+            return following
+        if self._settings.fetch_k is not None:
+            return None
+        self._fetch_k = following.size
+        return following
 
     @property
     def fallback_options(self) -> dict[str, Any]:
@@ -143,12 +168,13 @@ class Retrieval:
         chunks = [*pool, *self._reach.read(wanted, there, self._run, self._settings.inject)]
         scores = self._policy.score(as_candidates(chunks), self._view(chunks))
         best_first = ranked(chunks, scores, self._order(chunks, scores))
+        shown = self._shown(best_first)
         claim, asked = cast("Claim", self._claim), self._asked
         if claim.question.strip():
             self._store.record_soon(
                 claim.trace_id,
                 claim.question,
-                traced(best_first, self._k, getattr(self._policy, "score_key", None)),
+                traced(best_first, shown, getattr(self._policy, "score_key", None)),
                 attempt=claim.attempt,
                 query=asked.query,
                 actor=asked.actor,
@@ -156,8 +182,17 @@ class Retrieval:
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )
-        returned = [marked(one, claim.trace_id) for one in best_first[: self._k]]
+        returned = [marked(one, claim.trace_id) for one in best_first[:shown]]
         return Retrieved(returned, claim.trace_id)
+
+    def _shown(self, best_first: Sequence[Ranked]) -> int:
+        """Return how many are returned: `k`, doubled until they hold the texts wanted."""
+        shown = self._k
+        while shown < len(best_first):
+            if texts_of(one.chunk.document for one in best_first[:shown]) >= self._texts:
+                break
+            shown *= 2
+        return shown
 
     @property
     def _may_add(self) -> bool:

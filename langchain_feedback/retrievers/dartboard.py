@@ -11,17 +11,15 @@ from langchain_core.callbacks import (
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import RunnableConfig
-from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, SkipValidation, model_validator
 
-from langchain_feedback.retrievers._base_call import aask, ask, takes
+from langchain_feedback.retrievers._base_call import aask, ask, names
 from langchain_feedback.retrievers._choosing import Chooser, checked_k
+from langchain_feedback.retrievers._growing import TEXTS, Call, texts_of
 from langchain_feedback.traces import marks_of
 
 __all__ = ["DartboardCompressor", "DartboardRetriever"]
-
-_UNFILTERED = 10
-"""FAISS filters what a search found; it is asked for so many times the pool."""
 
 
 class DartboardCompressor(Chooser, BaseDocumentCompressor):
@@ -85,9 +83,10 @@ class DartboardRetriever(Chooser, BaseRetriever):
     With a `FeedbackRetriever`: put that outside, `FeedbackRetriever(base_retriever=this)`. Its
     pool then holds no repeats, feedback has the last word on the order, and what it records is
     what was returned. Inside, as this one's `base_retriever`, its feedback says only what is in
-    the pool (injected and pinned chunks too), and the documents keep its notes; it is asked
-    once, since each search is recorded: use it so where diversity matters more than the order,
-    and rate single sources, not whole answers.
+    the pool (injected and pinned chunks too), and the documents keep its notes. It is asked
+    once and grows the pool itself, unless its `fetch_k` is set, so that each call is one search
+    of one trace. Use it so where diversity matters more than the order, and rate single sources,
+    not whole answers: the whole pool counts as returned.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -131,7 +130,7 @@ class DartboardRetriever(Chooser, BaseRetriever):
         pool: list[Document] = []
         while plan is not None:
             config = RunnableConfig(callbacks=run_manager.get_child())
-            pool = ask(plan.base, query, config, plan.options)
+            pool = ask(plan.base, query, config, plan.call.options)
             plan = plan.after(pool)
         return self._chosen(query, pool, k)
 
@@ -148,7 +147,7 @@ class DartboardRetriever(Chooser, BaseRetriever):
         pool: list[Document] = []
         while plan is not None:
             config = RunnableConfig(callbacks=run_manager.get_child())
-            pool = await aask(plan.base, query, config, plan.options)
+            pool = await aask(plan.base, query, config, plan.call.options)
             plan = plan.after(pool)
         return await self._achosen(query, pool, k)
 
@@ -157,11 +156,10 @@ class DartboardRetriever(Chooser, BaseRetriever):
         if not k:
             return None
         base = self._base()
-        name = self.base_k_arg
-        if name is not None and not takes(base, name):
-            name = None
-        size = k * self.oversampling
-        return _Plan(base, options, k, size, name, self.adaptive, _filtered_faiss(base, options))
+        if self.adaptive and names(base, TEXTS):
+            options = options | {TEXTS: k}
+        call = Call.first(base, options, k * self.oversampling, self.base_k_arg)
+        return _Plan(base, call, k, self.adaptive)
 
     def _base(self) -> RetrieverLike:
         if self.base_retriever is not None:
@@ -174,46 +172,26 @@ class DartboardRetriever(Chooser, BaseRetriever):
 
 
 class _Plan(NamedTuple):
-    """One call of the base."""
+    """One call of the base, and what for."""
 
     base: RetrieverLike
-    given: dict[str, Any]
+    call: Call
     k: int
-    size: int
-    name: str | None
     adaptive: bool
-    index_size: int | None
-    before: int = 0
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the call."""
-        options = dict(self.given)
-        if self.name is not None:
-            options[self.name] = self.size
-        if self.index_size is not None:
-            options["fetch_k"] = self._unfiltered
-        return options
-
-    @property
-    def _unfiltered(self) -> int:
-        return _UNFILTERED * self.size
 
     def after(self, pool: Sequence[Document]) -> "_Plan | None":
         """Plan the next call, None where this pool suffices or is all there is."""
-        if not self.adaptive or self.name is None or any(map(_is_recorded, pool)):
+        if not self.adaptive or texts_of(pool) >= self.k or any(map(_is_recorded, pool)):
             return None
-        if len({document.page_content for document in pool}) >= self.k:
-            return None
-        if self.index_size is not None:
-            exhausted = self._unfiltered >= self.index_size and len(pool) < self.size
-        else:
-            exhausted = len(pool) < self.size or len(pool) <= self.before
-        return None if exhausted else self._replace(size=2 * self.size, before=len(pool))
+        call = self.call.after(pool)
+        return None if call is None else self._replace(call=call)
 
 
 def _is_recorded(document: Document) -> bool:
-    """Say whether a `FeedbackRetriever` found it: each search of that is recorded as another."""
+    """Say whether a `FeedbackRetriever` found it.
+
+    Each search of that is recorded as another; where it can be told to, it grows its pool itself.
+    """
     return "trace_id" in marks_of(document)
 
 
@@ -226,16 +204,3 @@ def _store_of(base: Any) -> VectorStore | None:
         if (inner := getattr(base, name, None)) is not None:
             return _store_of(inner)
     return None
-
-
-def _filtered_faiss(base: Any, options: dict[str, Any]) -> int | None:
-    """Return the size of a FAISS index that filters after a search for `fetch_k`, else None."""
-    if not isinstance(base, VectorStoreRetriever) or base.search_type != "similarity":
-        return None
-    options = base.search_kwargs | options
-    if options.get("filter") is None or "fetch_k" in options:
-        return None
-    if not any(kind.__name__ == "FAISS" for kind in type(base.vectorstore).__mro__):
-        return None
-    size: int = cast("Any", base.vectorstore).index.ntotal
-    return size

@@ -3,7 +3,7 @@
 import inspect
 import logging
 import operator
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -25,6 +25,9 @@ from langchain_feedback.retrievers._pool import kernel_of
 from langchain_feedback.retrievers._reach import Allow, Resolve
 from langchain_feedback.retrievers._retrieval import Retrieval
 from langchain_feedback.store.feedback_store import FeedbackStore
+
+if TYPE_CHECKING:
+    from langchain_feedback.retrievers._growing import Call
 
 __all__ = ["FeedbackRetriever"]
 
@@ -81,7 +84,8 @@ class FeedbackRetriever(BaseRetriever):
     fetch_k: int | None = Field(default=None, ge=1)
     """How many the base is asked for, and the most of its documents that are ranked; None:
     the greater of 20 and 4 `k`. It is kept to: a pool smaller than `k` returns fewer than `k`,
-    and what is added. Doubled where the fallback retriever is asked too."""
+    and what is added. Doubled where the fallback retriever is asked too. A FAISS index with
+    a `filter`, and no `fetch_k` of its own, is searched until that leaves `k`, or to its end."""
     base_k_arg: str | None = "k"
     """The option by which the base is told `fetch_k`; passed only if the base takes an option
     of that name. None: never; the base then returns as many as it always does."""
@@ -202,16 +206,22 @@ class FeedbackRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
+        _feedback_texts: int = 0,
         **options: Any,
     ) -> list[Document]:
         config = _child_config(options, run_manager)
-        retrieval = self._retrieval(query, run_manager.metadata, config, k, options)
+        retrieval = self._retrieval(
+            query, run_manager.metadata, config, k, options, texts=_feedback_texts
+        )
         with retrieval.claimed():
             retrieval.open()
             wanted = self.store.embeddings if retrieval.embeds else None
             retrieval.look_up(embed(wanted, retrieval.question, self._once))
             base_config = retrieval.base_config
-            found = ask(self.base_retriever, query, base_config, retrieval.base_options)
+            call: Call | None = retrieval.first_call()
+            while call is not None:
+                found = ask(self.base_retriever, query, base_config, call.options)
+                call = retrieval.next_call(call, found)
             more: list[Document] = []
             if retrieval.widens:
                 try:
@@ -226,10 +236,13 @@ class FeedbackRetriever(BaseRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
+        _feedback_texts: int = 0,
         **options: Any,
     ) -> list[Document]:
         config = _child_config(options, run_manager)
-        retrieval = self._retrieval(query, run_manager.metadata, config, k, options)
+        retrieval = self._retrieval(
+            query, run_manager.metadata, config, k, options, texts=_feedback_texts
+        )
         with retrieval.claimed():
             if retrieval.reads_to_open:
                 await run_in_executor(None, retrieval.open)
@@ -239,7 +252,10 @@ class FeedbackRetriever(BaseRetriever):
             vector = await aembed(wanted, retrieval.question, self._once)
             await run_in_executor(None, retrieval.look_up, vector)
             base_config = retrieval.base_config
-            found = await aask(self.base_retriever, query, base_config, retrieval.base_options)
+            call: Call | None = retrieval.first_call()
+            while call is not None:
+                found = await aask(self.base_retriever, query, base_config, call.options)
+                call = retrieval.next_call(call, found)
             more: list[Document] = []
             if retrieval.widens:
                 try:
@@ -256,6 +272,8 @@ class FeedbackRetriever(BaseRetriever):
         config: RunnableConfig,
         k: int | None,
         options: dict[str, Any],
+        *,
+        texts: int,
     ) -> Retrieval:
         return Retrieval(
             self,
@@ -264,6 +282,7 @@ class FeedbackRetriever(BaseRetriever):
             options=options,
             config=config,
             run=metadata,
+            texts=texts,
         )
 
     def _warn_of_fallback(self, error: Exception) -> None:

@@ -131,6 +131,8 @@ def test_a10_more_than_there_are_none_and_fewer():
         ({"k": -1}, "k must be 0 or more"),
         ({"sigma": 0}, "sigma must be"),
         ({"sigma": float("nan")}, "sigma must be"),
+        ({"sigma": 1e200}, "sigma must be a number from 1e-09 to 1e\\+09, got 1e\\+200"),
+        ({"sigma": float("inf")}, "sigma must be"),
         ({"relevance_weight": -1}, "relevance_weight must be"),
         ({"diversity_weight": float("inf")}, "diversity_weight must be"),
         ({"multiplicity": [1]}, "multiplicity must hold 2"),

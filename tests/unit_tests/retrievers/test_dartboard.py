@@ -227,6 +227,7 @@ async def test_a10_a_wrong_k_is_refused(store, k):
         {"oversampling": 0},
         {"sigma": 0},
         {"sigma": float("nan")},
+        {"sigma": 1e200},
         {"relevance_weight": -1},
         {"near_duplicate": 2},
         {"sigmma": 0.1},
@@ -362,6 +363,22 @@ def test_documents_without_a_direction_come_last_and_are_still_there():
     found = compressor.compress_documents(documents, "q")
     assert [document.page_content for document in found] == ["a", "b", "empty"]
     assert found[-1].metadata["relevance_score"] == 0
+
+
+@pytest.mark.parametrize("vector", [[0, 0], [float("nan"), 1], [float("inf"), 1], None])
+async def test_a_question_without_a_direction_keeps_the_order_and_is_told_once(vector, caplog):
+    vectors = {"q": vector, "a": [1, 0], "b": [0, 1]}
+    compressor = DartboardCompressor(embeddings=Given(vectors), k=2)
+    documents = [Document(text) for text in ("b", "a", "b")]
+    for found in (
+        compressor.compress_documents(documents, "q"),
+        await compressor.acompress_documents(documents, "q"),
+    ):
+        assert [document.page_content for document in found] == ["b", "a"]
+        assert [document.metadata["relevance_score"] for document in found] == [0, 0]
+    [told] = caplog.records
+    assert "pool's order" in told.getMessage()
+    assert "Given" in told.getMessage()
 
 
 # -- the cross-encoder

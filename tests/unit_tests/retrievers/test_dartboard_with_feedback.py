@@ -186,6 +186,85 @@ def test_inside_each_call_is_one_search_under_the_callers_id(index, store, caplo
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("k", [3, 7, 12, 100])
+async def test_a10_inside_the_pool_grows_until_it_holds_k_texts(index, store, k):
+    retriever = inside(index, store, k=k)
+    found = retriever.invoke(ASKED, run(user_id="ann"))
+    assert len(found) == len(texts(found)) == min(k, 12)
+    assert as_told(await retriever.ainvoke(ASKED, run(user_id="ann"))) == as_told(found)
+    trace = store.trace(trace_id_of(found))
+    assert trace.searches == {1: ASKED}
+    assert set(ids(found)) <= {chunk.chunk_id for chunk in trace.chunks if chunk.returned}
+    store.rate(trace.trace_id, 5, target=found[-1])
+    [liked] = [
+        one for one in retriever.invoke(ASKED) if one.page_content == found[-1].page_content
+    ]
+    assert marks(liked)["multiplier"] > 1
+
+
+def test_inside_a_pool_that_grew_leaves_the_callers_next_attempt_free(index, store, caplog):
+    """A graph searches again, after a rewrite, as attempt 2: growing must not have used it up."""
+    retriever, mine = inside(index, store), new_trace_id()
+    first = retriever.invoke(ASKED, run(feedback_trace_id=mine, feedback_attempt=1))
+    other = "How do I export my data?"
+    again = retriever.invoke(other, run(feedback_trace_id=mine, feedback_attempt=2))
+    assert len(texts(first)) == len(texts(again)) == 3
+    assert trace_id_of(first) == trace_id_of(again) == mine
+    assert store.trace(mine).searches == {1: ASKED, 2: other}
+    assert caplog.records == []
+    store.rate(mine, 5, target=again[0])
+
+
+def copies_first():
+    """Sixty copies of a text, and two others that a search finds last."""
+    documents = [Document("Export it.", id=f"e{at}") for at in range(60)]
+    return [*documents, Document("Cancel it.", id="c"), Document("Refund it.", id="r")]
+
+
+@pytest.mark.parametrize("wrap", ["bare", "bound", "compressed"])
+def test_a10_inside_the_search_below_feedback_grows_and_is_recorded_once(store, embeddings, wrap):
+    below = ListRetriever(documents=copies_first())
+    base = FeedbackRetriever(base_retriever=below, store=store)
+    if wrap == "bound":
+        base = base.with_config(tags=["mine"]).with_retry()
+    if wrap == "compressed":
+        board = DartboardCompressor(embeddings=VECTORS, k=100, deduplicate=False)
+        base = ContextualCompressionRetriever(base_compressor=board, base_retriever=base)
+    found = DartboardRetriever(base_retriever=base, embeddings=VECTORS, k=3).invoke(ASKED)
+    assert texts(found) == {"Export it.", "Cancel it.", "Refund it."}
+    assert [k for _, k, *_ in below.queries] == [36, 72]
+    assert embeddings.asked == [ASKED]
+    assert store.trace(trace_id_of(found)).searches == {1: ASKED}
+
+
+def test_inside_what_is_set_is_kept_to(store):
+    below = ListRetriever(documents=copies_first())
+    base = FeedbackRetriever(base_retriever=below, store=store, fetch_k=30)
+    assert len(DartboardRetriever(base_retriever=base, embeddings=VECTORS).invoke(ASKED)) == 1
+    base = FeedbackRetriever(base_retriever=below, store=store)
+    board = DartboardRetriever(base_retriever=base, embeddings=VECTORS, k=3, adaptive=False)
+    assert len(board.invoke(ASKED)) == 1
+    assert [k for _, k, *_ in below.queries] == [30, 36]
+
+
+def test_inside_beside_a_search_that_records_nothing_it_is_asked_once(store):
+    """The option to grow is for feedback alone: a vector store would not know it."""
+    below = ListRetriever(documents=copies_first())
+    index = InMemoryVectorStore(VECTORS)
+    base = FeedbackRetriever(base_retriever=below, store=store).with_fallbacks(
+        [index.as_retriever()]
+    )
+    assert len(DartboardRetriever(base_retriever=base, embeddings=VECTORS).invoke(ASKED)) == 1
+    assert [k for _, k, *_ in below.queries] == [48]
+
+
+async def test_a_feedback_retriever_alone_asks_its_base_once(store):
+    below = ListRetriever(documents=copies_first())
+    base = FeedbackRetriever(base_retriever=below, store=store, k=9)
+    assert len(base.invoke(ASKED)) == len(await base.ainvoke(ASKED)) == 9
+    assert [k for _, k, *_ in below.queries] == [36, 36]
+
+
 def test_a10_inside_k_0_searches_nothing(index, store):
     retriever = inside(index, store)
     mine = new_trace_id()
@@ -221,9 +300,6 @@ async def test_a22_every_way_to_call_gives_the_same(index, store, way):
 @pytest.mark.parametrize("way", [outside, inside])
 async def test_a22_a_filter_reaches_the_index(index, store, way):
     retriever, options = way(index, store), {"filter": only(index, "export")}
-    if isinstance(index, FAISS) and way is inside:
-        # FAISS filters what it found; only Dartboard beside the index widens that by itself.
-        options["fetch_k"] = len(corpus())
     for found in (
         retriever.invoke(ASKED, **options),
         await retriever.ainvoke(ASKED, **options),
