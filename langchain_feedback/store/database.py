@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cache
+from importlib import import_module
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -20,7 +21,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -182,8 +182,8 @@ def upsert(
 @cache
 def _insert(dialect: str, table: Table, key: tuple[str, ...]) -> Any:
     """Make the statement once: that takes longer than running it."""
-    dialects = {"sqlite": sqlite, "postgresql": postgresql}
-    statement: Any = dialects[dialect].insert(table)
+    # The engine has loaded its own dialect; the others would only cost time at import.
+    statement: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     if not key:
         # Otherwise the count is asked for when psycopg has forgotten it.
         return statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)

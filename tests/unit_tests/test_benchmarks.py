@@ -23,6 +23,7 @@ SMALL = {
     "dartboard": ["--n", "15", "30", "--k", "3", "10", "--questions", "20", "--cases", "3"],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
     "groundedness": [],
+    "import_time": ["--runs", "1"],
     "model_calls": ["--k", "4", "8", "20"],
     "overhead": ["--runs", "6", "--chunks", "40"],
     "quotes": ["--generated", "60", "--patience", "0.02"],
@@ -55,6 +56,7 @@ def test_every_benchmark_is_run_here():
         "dartboard",
         "feedback_quality",
         "groundedness",
+        "import_time",
         "model_calls",
         "overhead",
         "quotes",
@@ -364,3 +366,21 @@ def test_dartboard_measures_every_contestant_that_is_installed():
 
 def test_dartboard_runs_without_the_shared_data(tmp_path):
     assert measured("dartboard", "--data", str(tmp_path))["questions"]["FeedbackQA"] is None
+
+
+# -- what an import costs
+
+
+def test_a_retriever_is_imported_without_langgraph_alembic_and_faiss():
+    result = measured("import_time")
+    loaded = {name.split("import ")[-1]: row["loaded"] for name, row in result["names"].items()}
+    assert loaded["langchain_feedback"] == loaded["locate_quote"] == []
+    assert loaded["DartboardRetriever"] == ["numpy"]
+    assert loaded["FeedbackRetriever"] == ["numpy", "sqlalchemy"]
+    assert loaded["FeedbackRetriever, FeedbackStore"] == ["numpy", "sqlalchemy"]
+    assert "langgraph" in loaded["create_reliable_rag"]
+    assert "sqlalchemy" not in loaded["create_reliable_rag"]
+    assert result["goal"]["wanted"] == {"added_s": 0.3, "not_loaded": ["langgraph"]}
+    assert result["goal"]["reached"]["unwanted"] == []
+    row = result["names"]["from langchain_feedback import FeedbackRetriever"]
+    assert all(row[key] > 0 for key in ("base_s", "added_s", "base_cpu_s", "added_cpu_s", "ratio"))

@@ -1,7 +1,11 @@
 """The first tables. A migration is history: it never changes, the next one does."""
 
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
-from alembic.operations import Operations
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
 __all__ = ["upgrade"]
 
@@ -9,7 +13,7 @@ _TIME = sa.DateTime(timezone=True)
 _SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
-def upgrade(op: Operations) -> None:
+def upgrade(op: "Operations") -> None:
     """Make every table."""
     op.create_table(
         "lcf_chunks",

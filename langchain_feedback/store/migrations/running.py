@@ -1,22 +1,30 @@
 """Bring a database up to this release, one process at a time."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select
 
 from langchain_feedback.errors import StoreVersionError
 from langchain_feedback.store.migrations import m0001_first_tables
 
-__all__ = ["MIGRATIONS", "Migration", "migrate", "version_of"]
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
-Migration = Callable[[Operations], None]
+__all__ = ["MIGRATIONS", "Migration", "load_alembic", "migrate", "version_of"]
+
+Migration: TypeAlias = "Callable[[Operations], None]"
 
 MIGRATIONS: tuple[Migration, ...] = (m0001_first_tables.upgrade,)
 """In order; a database is at the version that counts how many of them ran."""
 
 _versions = Table("lcf_version", MetaData(), Column("version", Integer, primary_key=True))
+
+
+def load_alembic() -> None:
+    """Import Alembic, a fifth of what importing a retriever would cost, before it is needed."""
+    import alembic.migration  # noqa: PLC0415
+    import alembic.operations  # noqa: F401, PLC0415
 
 
 def version_of(connection: Connection) -> int:
@@ -32,6 +40,9 @@ def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
     Raises:
         StoreVersionError: If a newer release made the database.
     """
+    from alembic.migration import MigrationContext  # noqa: PLC0415  see load_alembic
+    from alembic.operations import Operations  # noqa: PLC0415
+
     version = version_of(connection)
     if version > len(migrations):
         msg = (

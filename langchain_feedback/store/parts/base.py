@@ -21,7 +21,12 @@ from langchain_feedback.store.evidence import recredit
 from langchain_feedback.store.forks import renew_after_fork
 from langchain_feedback.store.half_life import checked_half_life, keep_half_life, read_half_life
 from langchain_feedback.store.incoming import NewTrace, TraceUpdate
-from langchain_feedback.store.migrations.running import MIGRATIONS, migrate, version_of
+from langchain_feedback.store.migrations.running import (
+    MIGRATIONS,
+    load_alembic,
+    migrate,
+    version_of,
+)
 from langchain_feedback.store.questions import Question, unit_vector
 from langchain_feedback.store.tracing import attach, is_voted, write_trace, write_update
 from langchain_feedback.traces import storable
@@ -83,6 +88,7 @@ class StoreBase:
             raise ValueError(msg)
         kept = half_life_days == KEPT
         self._half_lives = () if kept else (checked_half_life(half_life_days),)
+        load_alembic()  # here, since the first answer has no time for it
         self.url, self.embeddings, self.timeout_s = url, embeddings, timeout_s
         self._database, self._deadline = Database(url), Deadline(timeout_s)
         self._is_set_up = False

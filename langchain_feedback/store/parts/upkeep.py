@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
 
@@ -12,14 +12,16 @@ from langchain_feedback.errors import NotEnoughFeedbackError, StoreError
 from langchain_feedback.ranking.kernels import CalibratedKernel
 from langchain_feedback.store.evidence import rebuild
 from langchain_feedback.store.half_life import read_half_life
-from langchain_feedback.store.jsonlines import exporting
-from langchain_feedback.store.jsonlines.importing import Imported, Importer
 from langchain_feedback.store.parts.base import StoreBase, now, twin
 from langchain_feedback.store.upkeep import calibrating, embedding, forgetting, pruning
 from langchain_feedback.store.upkeep.calibrating import Pairs
 from langchain_feedback.store.upkeep.forgetting import Forgotten
 from langchain_feedback.store.upkeep.pruning import Pruned
 from langchain_feedback.store.upkeep.removing import Access
+
+if TYPE_CHECKING:
+    # Its models take 10 ms to make, which nobody's retriever should wait for.
+    from langchain_feedback.store.jsonlines.importing import Imported
 
 __all__ = ["Upkeep"]
 
@@ -101,6 +103,8 @@ class Upkeep(StoreBase):
         Raises:
             StoreError: If the file cannot be written. An older one is then still there.
         """
+        from langchain_feedback.store.jsonlines import exporting  # noqa: PLC0415
+
         self._settle()
         return exporting.export_jsonl(self._access, path)
 
@@ -110,7 +114,7 @@ class Upkeep(StoreBase):
         retriever: Runnable[str, Any] | None = None,
         *,
         id_field: str | None = None,
-    ) -> Imported:
+    ) -> "Imported":
         """Read the classic recipe's `feedback_data.json`, or an export; see `jsonl`.
 
         Each line is imported as a whole or not at all, and importing it again adds nothing.
@@ -131,6 +135,8 @@ class Upkeep(StoreBase):
         Raises:
             StoreError: If the file cannot be read, or the database not be written.
         """
+        from langchain_feedback.store.jsonlines.importing import Importer  # noqa: PLC0415
+
         self._settle()
         done = Importer(self._access, now(), retriever, id_field).run(path)
         if done.imported and self.embeddings is not None:

@@ -115,7 +115,7 @@ def _by_chunk(
             yield ids, conviction(*(sums.T * kept))
 
 
-def _some_pairs(number: int, random: np.random.Generator) -> tuple[Ints, Ints]:
+def _some_pairs(number: int, random: "np.random.Generator") -> tuple[Ints, Ints]:
     """Draw pairs of distinct numbers below `number`: all of them where they are few."""
     pairs = number * (number - 1) // 2
     ranks = list(range(min(pairs, _OF_A_CHUNK)))
@@ -130,7 +130,7 @@ def _some_pairs(number: int, random: np.random.Generator) -> tuple[Ints, Ints]:
 class _Drawn:
     """A uniform sample of at most `limit` pairs out of a stream: the ones of the lowest lots."""
 
-    def __init__(self, limit: int, random: np.random.Generator) -> None:
+    def __init__(self, limit: int, random: "np.random.Generator") -> None:
         self._limit, self._random = limit, random
         self._ids: list[Ints] = []
         self._says: list[Floats] = []
