@@ -75,13 +75,16 @@ def marks_of(document: Document | Mapping[str, Any]) -> dict[str, Any]:
     return dict(marks) if isinstance(marks, Mapping) else {}
 
 
-def trace_id_of(documents: Iterable[Document | Mapping[str, Any]] | Document) -> str:
+def trace_id_of(
+    documents: Iterable[Document | Mapping[str, Any]] | Document | Mapping[str, Any],
+) -> str:
     """Return the id of the retrieval that returned these documents.
 
     Args:
         documents: What a `FeedbackRetriever` returned, or one of them. Its own empty list
             will do, a copy of it will not. Or the artifact of a retrieval tool's message, in
-            which a checkpointer has made them dicts.
+            which a checkpointer has made them dicts, and which knows its trace id also where
+            nothing was found.
 
     Raises:
         ValueError: If there are no documents, they carry no trace id, or they come from
@@ -91,10 +94,17 @@ def trace_id_of(documents: Iterable[Document | Mapping[str, Any]] | Document) ->
         >>> found = [Document("A refund.", metadata={"feedback": {"trace_id": "t1"}})]
         >>> trace_id_of(found)
         't1'
+        >>> trace_id_of({"documents": [], "trace_id": "t2"})
+        't2'
     """
     if isinstance(documents, Retrieved) and not documents:
         return documents.trace_id
-    documents = [documents] if isinstance(documents, Document) else [*documents]
+    if isinstance(documents, Mapping) and "page_content" not in documents:
+        found_nothing = not documents.get("documents") and documents.get("trace_id")
+        if isinstance(found_nothing, str) and found_nothing:
+            return found_nothing
+        documents = documents.get("documents") or []
+    documents = [documents] if isinstance(documents, Document | Mapping) else [*documents]
     if not documents:
         msg = (
             "An empty result carries no trace id. Make one with `new_trace_id()` before you "

@@ -72,17 +72,16 @@ class Checker:
         """Check one draft, asking as few judges as can be."""
         if not draft.strip():
             return Finding("rejected", "empty_answer")
-        if says_no_answer(draft):
-            return Finding("abstained", "empty_answer", grounded=False)
         if not self.documents:
-            return Finding("rejected", "no_documents" if self._turn.searches else "no_retrieval")
-        if self.kept is None:
+            self._problem = "no_documents" if self._turn.searches else "no_retrieval"
+        elif self.kept is None:
             yield from self._graded()
         if not self.kept:
+            # Where there is something to check it by, the verifier says what an answer says.
+            if says_no_answer(draft):
+                return Finding("abstained", "empty_answer", grounded=False)
             return Finding("rejected", self._problem)
-        request = CheckingRequest(
-            question=self._turn.question, answer=draft, documents=self.kept or []
-        )
+        request = CheckingRequest(question=self._turn.question, answer=draft, documents=self.kept)
         result = yield Ask(self._verifier, request, _unknown)
         return self._finding(draft, result)
 

@@ -10,6 +10,7 @@ try:
         ModelRequest,
         ModelResponse,
     )
+    from langchain.agents.middleware.types import PrivateStateAttr
     from langchain.chat_models import init_chat_model
 except ImportError as error:
     msg = (
@@ -24,5 +25,6 @@ __all__ = [
     "ExtendedModelResponse",
     "ModelRequest",
     "ModelResponse",
+    "PrivateStateAttr",
     "init_chat_model",
 ]

@@ -1,6 +1,7 @@
 """What becomes of a checked draft: the message for the user, and the store's record of it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -10,17 +11,18 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_feedback.documents import chunk_key
 from langchain_feedback.integrations._checking import Checker, Finding
+from langchain_feedback.integrations._memory import Search
 from langchain_feedback.integrations._turn import GROUNDING_KEY, Turn
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import StateKeys
 from langchain_feedback.nodes.outcomes import keep_outcome
-from langchain_feedback.traces import TRACE_ID_KEY, new_trace_id
+from langchain_feedback.traces import TRACE_ID_KEY, marks_of, new_trace_id
 
 if TYPE_CHECKING:
     # Importing it takes a database library along, which agents without a store do not need.
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["Traces", "declined", "grounding_of", "marked"]
+__all__ = ["Place", "Traces", "declined", "grounding_of", "marked"]
 
 _OF_THE_MODEL = ("model_name", "model_provider")
 
@@ -64,12 +66,22 @@ def declined(draft: AIMessage, text: str) -> AIMessage:
     )
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a search is kept."""
+
+    store: "FeedbackStore | None"
+    """None: nobody keeps it."""
+    is_own: bool = False
+    """Whether it is the store of the `FeedbackRetriever` that searched, and has recorded it."""
+
+
 class Traces:
     """The retrievals of a turn, by trace.
 
     Args:
         turn: The turn.
-        stores: The store of each search, by its position; None: nobody keeps it.
+        places: Where each search is kept that was seen, by its position.
         config: The run's config. A trace id that the caller hands over in its metadata names
             what no retriever has given an id to.
     """
@@ -77,7 +89,7 @@ class Traces:
     def __init__(
         self,
         turn: Turn,
-        stores: Sequence["FeedbackStore | None"],
+        places: Sequence[Place],
         config: RunnableConfig,
         id_field: str | None,
     ) -> None:
@@ -85,27 +97,31 @@ class Traces:
         self.documents: dict[str, list[Document]] = {}
         self._stores: dict[str, FeedbackStore] = {}
         self._queries: dict[str, str] = {}
+        self._questions: dict[str, str] = {}
         unmarked = self._unused((config.get("metadata") or {}).get(TRACE_ID_KEY))
-        for search, store in zip(turn.searches, stores, strict=True):
-            for trace_id, documents in _by_trace(search.documents).items():
-                if trace_id or store is not None:
-                    self._add(trace_id or unmarked, search.query, documents, store)
+        for search, place in zip(turn.found, places, strict=True):
+            for trace_id, documents in _by_trace(search).items():
+                if trace_id or place.store is not None:
+                    self._add(trace_id or unmarked, search.query, documents, place)
 
     def _add(
         self,
         trace_id: str,
         query: str,
         documents: list[Document],
-        store: "FeedbackStore | None",
+        place: Place,
     ) -> None:
         self._queries.setdefault(trace_id, query)
+        if place.is_own and not documents:
+            # No document says that its retriever has recorded it, under what it was asked.
+            self._questions.setdefault(trace_id, query)
         self.documents.setdefault(trace_id, []).extend(documents)
-        if store is not None:
-            self._stores.setdefault(trace_id, store)
+        if place.store is not None:
+            self._stores.setdefault(trace_id, place.store)
 
     def _unused(self, given: Any) -> str:
         """Return the caller's trace id, or a fresh one where a retriever has taken it."""
-        taken = {_trace_id(one) for search in self._turn.searches for one in search.documents}
+        taken = {trace_id for search in self._turn.found for trace_id in _by_trace(search)}
         return str(given) if given and str(given) not in taken else new_trace_id()
 
     @property
@@ -132,7 +148,7 @@ class Traces:
             documents = self.documents[trace_id]
             state = {
                 "trace_id": trace_id,
-                "question": self._turn.question,
+                "question": self._questions.get(trace_id, self._turn.question),
                 "search_question": self._queries[trace_id],
                 "documents": documents,
                 "kept": [one for one in documents if chunk_key(one, self._id_field) in kept],
@@ -144,14 +160,13 @@ class Traces:
             keep_outcome(store, self._id_field, view, Update(answer=answer, status=status))
 
 
-def _by_trace(documents: Sequence[Document]) -> dict[str, list[Document]]:
-    """Group documents by their trace id; those of no known retriever have an empty one."""
-    found: dict[str, list[Document]] = {} if documents else {"": []}
-    for document in documents:
+def _by_trace(search: Search) -> dict[str, list[Document]]:
+    """Group what was found by its trace id; what no known retriever found has an empty one."""
+    found: dict[str, list[Document]] = {} if search.documents else {search.trace_id: []}
+    for document in search.documents:
         found.setdefault(_trace_id(document), []).append(document)
     return found
 
 
 def _trace_id(document: Document) -> str:
-    marks = document.metadata.get("feedback")
-    return str(marks.get("trace_id") or "") if isinstance(marks, Mapping) else ""
+    return str(marks_of(document).get("trace_id") or "")

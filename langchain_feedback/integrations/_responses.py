@@ -24,7 +24,8 @@ __all__ = [
     "passed_on",
     "with_abstention",
     "with_answer",
-    "with_count",
+    "with_update",
+    "without_asides",
 ]
 
 _NO_TEXT = "(no text)"
@@ -43,12 +44,15 @@ def passed_on(response: ModelResponse[Any], marks: Mapping[str, Any]) -> ModelRe
     return response if draft is None else with_answer(response, draft, marked(draft, marks))
 
 
-def with_count(response: ModelResponse[Any], rejected: int) -> ModelResponse[Any]:
-    """Note on a message that calls tools how many drafts were rejected before it."""
-    message = _last_message(response)
-    if message is None or not rejected:
-        return response
-    return with_answer(response, message, marked(message, {"regenerations": rejected}))
+def without_asides(response: ModelResponse[Any]) -> ModelResponse[Any]:
+    """Leave out messages of text alone that stand before the last one: nobody checks them."""
+    last = _last_message(response)
+    result = [
+        message
+        for message in response.result
+        if not isinstance(message, AIMessage) or message.tool_calls or message is last
+    ]
+    return replace(response, result=result)
 
 
 def with_answer(
@@ -68,6 +72,16 @@ def with_abstention(
         return abstention
     # An agent without tools would ask again until it gets a structured response.
     return ExtendedModelResponse(abstention, Command(update={"jump_to": "end"}))
+
+
+def with_update(
+    response: ModelResponse[Any] | ExtendedModelResponse[Any], update: Mapping[str, Any]
+) -> ExtendedModelResponse[Any]:
+    """Have the agent's state changed beside the response."""
+    if not isinstance(response, ExtendedModelResponse):
+        return ExtendedModelResponse(response, Command(update=dict(update)))
+    known = response.command.update if response.command else None
+    return replace(response, command=Command(update={**(known or {}), **update}))
 
 
 def asked_again(request: ModelRequest[Any], draft: str, finding: Finding) -> ModelRequest[Any]:

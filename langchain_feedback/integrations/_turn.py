@@ -1,44 +1,40 @@
 """What an agent did since its last answer: what was asked, searched for and found."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-__all__ = ["GROUNDING_KEY", "Search", "Turn", "documents_in", "read_turn"]
+from langchain_feedback.integrations._memory import Memory, Search, documents_in, last_question
+
+__all__ = ["GROUNDING_KEY", "Turn", "calls_of", "read_turn"]
 
 GROUNDING_KEY = "grounding"
 """The key of an answer's `response_metadata` under which its outcome stands."""
 
-_DEEPEST = 12
-
-
-@dataclass(frozen=True)
-class Search:
-    """One call of a retrieval tool."""
-
-    tool: str
-    query: str
-    """What was searched for, as far as the call tells."""
-    documents: list[Document]
-
 
 @dataclass(frozen=True)
 class Turn:
-    """The messages since the last answer."""
+    """What happened since the last answer."""
 
     question: str
-    searches: list[Search]
+    found: list[Search]
     """The calls of retrieval tools in this turn; one may have found nothing, or failed."""
+    lost: list[Search]
+    """Calls of which no message ever showed the result: nobody knows what they found."""
     earlier: list[Search]
-    """Those of earlier turns, if they were read."""
+    """The searches of earlier turns, if they were read."""
     without_documents: list[str]
     """Names of the tools of this turn whose messages count for nothing."""
-    regenerations: int
-    """Drafts of this turn that were rejected, and followed by another tool call."""
+    memory: Memory
+    """What is known of the run, with what the messages show now."""
+
+    @property
+    def searches(self) -> list[Search]:
+        """Every search of this turn."""
+        return [*self.found, *self.lost]
 
     @property
     def queries(self) -> str:
@@ -49,22 +45,25 @@ class Turn:
 
 
 def read_turn(
-    messages: Sequence[AnyMessage], tools: Collection[str], *, named: bool, earlier: bool = False
+    messages: Sequence[AnyMessage],
+    tools: Collection[str],
+    *,
+    memory: Memory,
+    named: bool,
+    earlier: bool = False,
 ) -> Turn:
-    """Read the turn from an agent's messages.
-
-    A turn starts behind the last answer, which is the last model message without tool calls.
-    Every human message in it belongs to it, and the last one is the question: middleware may
-    put reminders between the tools' results.
+    """Read the turn from an agent's messages, and from what is known of its run.
 
     Args:
         messages: The agent's messages.
         tools: Names of retrieval tools: each call of one is a search.
-        named: Whether only those count. Otherwise every tool message counts that holds
+        memory: Where the turn starts, what was asked in it, and what earlier looks at the
+            messages have shown. What they show no more counts all the same.
+        named: Whether only those tools count. Otherwise every tool message counts that holds
             documents, or an empty list in place of them.
         earlier: Whether to read earlier turns, too.
     """
-    start = max((i for i, m in enumerate(messages) if _is_answer(m)), default=-1) + 1
+    start = memory.start(messages)
     turn = messages[start:]
     calls = {
         call["id"]: call
@@ -73,55 +72,32 @@ def read_turn(
         for call in message.tool_calls
     }
     read = partial(_searches, calls=calls, tools=tools, named=named)
-    searches = list(read(turn))
+    memory = memory.seen(list(read(turn)))
+    results = [message for message in turn if isinstance(message, ToolMessage)]
+    shown = {message.tool_call_id for message in results}
+    memory = replace(memory, called=[one for one in memory.called if one.call_id not in shown])
+    searches = [*memory.searches, *memory.called]
     counted = {search.tool for search in searches}
-    others = [str(message.name) for message in turn if isinstance(message, ToolMessage)]
-    humans = [str(message.text) for message in turn if isinstance(message, HumanMessage)]
-    asked = next((text for text in reversed(humans) if text.strip()), "")
+    queries = "; ".join(one.query for one in searches if one.query)
     return Turn(
-        question=asked or "; ".join(filter(None, (one.query for one in searches))) or "?",
-        searches=searches,
+        question=memory.question or last_question(turn) or queries or "?",
+        found=memory.searches,
+        lost=memory.called,
         earlier=list(read(messages[:start])) if earlier else [],
-        without_documents=[name for name in others if name not in counted],
-        regenerations=sum(map(_regenerations, turn)),
+        without_documents=[str(m.name) for m in results if str(m.name) not in counted],
+        memory=memory,
     )
 
 
-def documents_in(artifact: Any, depth: int = 0) -> list[Document]:
-    """Find the documents in a tool message's artifact, in order, however deep they lie.
-
-    A checkpointer gives documents back as dicts: these count, too.
-
-    Example:
-        >>> artifact = {"found": [[Document("a")], {"page_content": "b", "metadata": {}}]}
-        >>> [document.page_content for document in documents_in(artifact)]
-        ['a', 'b']
-    """
-    if isinstance(artifact, Document):
-        return [artifact]
-    if depth > _DEEPEST:
-        return []
-    if isinstance(artifact, Mapping):
-        # LangChain's own JSON wraps what a constructor is given.
-        given = artifact.get("kwargs") if artifact.get("lc") else artifact
-        if isinstance(given, Mapping) and isinstance(given.get("page_content"), str):
-            return [_document(given)]
-        values: list[Any] = list(artifact.values())
-    elif isinstance(artifact, list | tuple):
-        values = list(artifact)
-    else:
-        return []
-    return [document for value in values for document in documents_in(value, depth + 1)]
-
-
-def _document(given: Mapping[str, Any]) -> Document:
-    metadata = given.get("metadata")
-    document_id = given.get("id")
-    return Document(
-        page_content=given["page_content"],
-        metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
-        id=str(document_id) if isinstance(document_id, str | int) else None,
-    )
+def calls_of(messages: Sequence[Any], tools: Collection[str]) -> list[Search]:
+    """Return the searches that a model calls for, before they are done."""
+    return [
+        Search(call["name"], _query(call["args"]), [], call["id"] or "")
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["name"] in tools
+    ]
 
 
 def _searches(
@@ -138,10 +114,24 @@ def _searches(
         tool = message.name or str(call.get("name") or "")
         if named and tool not in tools:
             continue
-        documents = [] if message.status == "error" else documents_in(message.artifact)
-        is_empty = isinstance(message.artifact, list | tuple) and not message.artifact
-        if documents or is_empty or tool in tools:
-            yield Search(tool, _query(call.get("args")), documents)
+        artifact = message.artifact
+        documents = [] if message.status == "error" else documents_in(artifact)
+        if documents or _is_empty(artifact) or tool in tools:
+            trace_id = "" if documents else _trace_id(artifact)
+            query = _query(call.get("args"))
+            yield Search(tool, query, documents, message.tool_call_id, trace_id)
+
+
+def _is_empty(artifact: Any) -> bool:
+    """Whether an artifact says that nothing was found."""
+    found = artifact.get("documents") if isinstance(artifact, Mapping) else artifact
+    return isinstance(found, list | tuple) and not found
+
+
+def _trace_id(artifact: Any) -> str:
+    """Return the trace id that `create_feedback_retriever_tool` leaves where it found nothing."""
+    trace_id = artifact.get("trace_id") if isinstance(artifact, Mapping) else None
+    return trace_id if isinstance(trace_id, str) else ""
 
 
 def _query(arguments: Any) -> str:
@@ -151,13 +141,3 @@ def _query(arguments: Any) -> str:
     texts = [value for value in arguments.values() if isinstance(value, str)]
     query = arguments.get("query", texts[0] if len(texts) == 1 else "")
     return query if isinstance(query, str) else ""
-
-
-def _is_answer(message: AnyMessage) -> bool:
-    return isinstance(message, AIMessage) and not message.tool_calls
-
-
-def _regenerations(message: AnyMessage) -> int:
-    marks = message.response_metadata.get(GROUNDING_KEY) if isinstance(message, AIMessage) else {}
-    count = marks.get("regenerations", 0) if isinstance(marks, Mapping) else 0
-    return count if isinstance(count, int) else 0

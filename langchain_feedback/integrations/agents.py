@@ -8,7 +8,7 @@ Needs the extra `agents`: `pip install "langchain-feedback[agents]"`.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.documents import Document
@@ -19,11 +19,11 @@ from langchain_feedback.integrations._checking import Checker, Finding
 from langchain_feedback.integrations._driving import CallModel, Keep, Show, Step, adrive, drive
 from langchain_feedback.integrations._langchain import (
     AgentMiddleware,
-    AgentState,
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
 )
+from langchain_feedback.integrations._memory import GroundedState, Memory
 from langchain_feedback.integrations._options import (
     abstention_texts,
     check_budget,
@@ -31,7 +31,7 @@ from langchain_feedback.integrations._options import (
     tool_names,
     verifier_of,
 )
-from langchain_feedback.integrations._outcome import Traces, declined, grounding_of, marked
+from langchain_feedback.integrations._outcome import Place, Traces, declined, grounding_of, marked
 from langchain_feedback.integrations._responses import (
     asked_again,
     draft_of,
@@ -39,13 +39,14 @@ from langchain_feedback.integrations._responses import (
     passed_on,
     with_abstention,
     with_answer,
-    with_count,
+    with_update,
+    without_asides,
 )
 from langchain_feedback.integrations._retriever_tool import (
     FeedbackRetrieverTool,
     create_feedback_retriever_tool,
 )
-from langchain_feedback.integrations._turn import Turn, read_turn
+from langchain_feedback.integrations._turn import Turn, calls_of, read_turn
 from langchain_feedback.judges.base import AnswerVerifier, DocumentGrader
 from langchain_feedback.judges.verdict import reply_text
 from langchain_feedback.nodes.abstention import AbstentionMessage, abstention_text
@@ -64,11 +65,12 @@ Scope = Literal["turn", "thread"]
 CitationForm = Literal["metadata", "annotations"]
 _Result = ModelResponse[Any] | ExtendedModelResponse[Any]
 _Steps = Generator[Step, Any, _Result]
+_Answered = Generator[Step, Any, tuple[_Result, int]]
 
 logger = logging.getLogger(__name__)
 
 
-class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
     """Lets an agent answer only what its retrieval tools' documents support.
 
     An answer is a model message without tool calls. It is verified against the documents that
@@ -83,18 +85,28 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     | the message | becomes |
     | --- | --- |
-    | calls tools | passes as it is |
+    | calls tools | passes as it is, **with the prose beside the calls, which nobody checks** |
     | rests on what was found | the answer, under its own id, `grounded` |
     | says that there is no answer | passes, as an abstention |
     | claims nothing and asks back | passes, `unverified` |
     | anything else, after a search | is written again, then an abstention |
     | anything, in a turn without a search | see `when_no_documents` |
 
-    How it went stands in the message's `response_metadata`: see `grounding_of`.
+    Where a draft is checked, no other message of text alone goes out that middleware inside
+    returns beside it. How it went stands in the message's `response_metadata`: see `grounding_of`.
+
+    **A turn** is a run of the agent, with what no answer has ended before it. Its question, what
+    was found in it and the rejected drafts are kept in a private key of the agent's state
+    (`grounded_answers`; no input and output has it), so that they count whatever other
+    middleware does to the messages, and in an interrupted run, too. A search whose result was
+    taken away before the next call of the model counts as one that found nothing. It is known by
+    its call: where the tool is none of `create_feedback_retriever_tool`, name it in
+    `retrieval_tools`.
 
     **Calls.** A turn makes at most G = `max_regenerations` model calls more than without it,
     and checks at most G + 1 drafts, with one call each (with a model that cannot list claims,
     three), and with a grader `ceil(k / 8)` more (at worst `k` more than that) for k documents.
+    Where other middleware jumps back to the model, it is one call and one check each time.
     The agent's own tool calls are bounded by the agent: see LangChain's
     `ModelCallLimitMiddleware`, which does not count drafts.
 
@@ -154,6 +166,8 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         ('A refund takes 14 days.', 1)
     """
 
+    state_schema = GroundedState
+
     def __init__(
         self,
         verifier: AnswerVerifier | Runnable[Any, Any] | str,
@@ -192,6 +206,14 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._structured_text = structured_text or lines_of
         self._warned = False
 
+    def before_agent(self, state: GroundedState, runtime: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Begin a run: with its own question, budget and searches."""
+        return Memory.of_run(state["messages"]).to_state(self.name)
+
+    async def abefore_agent(self, state: GroundedState, runtime: Any) -> dict[str, Any]:
+        """Do the same."""
+        return self.before_agent(state, runtime)
+
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
@@ -209,21 +231,42 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return await adrive(self._steps(request), handler)
 
     def _steps(self, request: ModelRequest[Any]) -> _Steps:
-        turn = self._turn(request)
-        documents = _documents(turn)
+        state = cast("Mapping[str, Any]", request.state)
+        known = Memory.of_state(state, self.name)
+        tools = self._tools(request)
+        # Other middleware may shorten what the model sees; the state holds every document.
+        messages: list[AnyMessage] = state.get("messages") or request.messages
+        turn = read_turn(
+            messages,
+            tools,
+            memory=known or Memory.of_run(messages),
+            named=self.retrieval_tools is not None,
+            earlier=self.scope == "thread",
+        )
+        result, rejected = yield from self._answered(request, turn)
+        response = result.model_response if isinstance(result, ExtendedModelResponse) else result
+        called = [*turn.lost, *calls_of(response.result, tools)]
+        memory = replace(turn.memory, called=called, rejected=rejected)
+        if known is not None and memory.is_like(known):
+            return result
+        return with_update(result, memory.to_state(self.name))
+
+    def _answered(self, request: ModelRequest[Any], turn: Turn) -> _Answered:
+        """Return what goes out, and how many drafts of the run were written again by then."""
+        documents, written = _documents(turn), turn.memory.rejected
         if not (turn.searches or documents) and self.when_no_documents == "pass":
             self._warn_of_text(turn)
             response = yield CallModel(request, live=True)
-            return passed_on(response, _marks(Finding("unverified", "no_retrieval")))
+            return passed_on(response, _marks(Finding("unverified", "no_retrieval"))), written
         checker = Checker(
             turn, documents, grade=self._grade, verifier=self.verifier, id_field=self._id_field
         )
-        written, asked = turn.regenerations, request
+        asked = request
         while True:
-            response = yield CallModel(asked)
+            response = without_asides((yield CallModel(asked)))
             draft = draft_of(response)
             if draft is None:
-                return with_count(response, written - turn.regenerations)
+                return response, written
             text = self._text(response, draft)
             finding = yield from checker.check(text)
             if not finding.may_improve or written >= self.max_regenerations:
@@ -231,13 +274,13 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             written += 1
             asked = asked_again(request, text, finding)
         outcome = _Outcome(response, draft, text, finding, written)
-        return (yield from self._published(request, turn, checker, outcome))
+        return (yield from self._published(request, turn, checker, outcome)), written
 
     def _published(
         self, request: ModelRequest[Any], turn: Turn, checker: Checker, outcome: "_Outcome"
     ) -> _Steps:
         finding, response = outcome.finding, outcome.response
-        traces = Traces(turn, self._stores(request, turn), ensure_config(), self._id_field)
+        traces = Traces(turn, self._places(request, turn), ensure_config(), self._id_field)
         marks = _marks(
             finding,
             trace_id=traces.first(finding),
@@ -272,14 +315,11 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return outcome.draft
         return with_text(outcome.draft, outcome.text)
 
-    def _turn(self, request: ModelRequest[Any]) -> Turn:
-        # Other middleware may shorten what the model sees; the state holds every document.
-        state = cast("Mapping[str, Any]", request.state)
-        messages: list[AnyMessage] = state.get("messages") or request.messages
-        named = self.retrieval_tools
-        tools = {tool.name for tool in _own_tools(request)} if named is None else named
-        earlier = self.scope == "thread"
-        return read_turn(messages, tools, named=named is not None, earlier=earlier)
+    def _tools(self, request: ModelRequest[Any]) -> Collection[str]:
+        """Return the names of the tools that are known to search."""
+        if self.retrieval_tools is not None:
+            return self.retrieval_tools
+        return {tool.name for tool in _own_tools(request)}
 
     def _warn_of_text(self, turn: Turn) -> None:
         """Say once that a retrieval tool which returns text alone leaves nothing to verify by."""
@@ -293,9 +333,10 @@ class GroundedAnswerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 ", ".join(turn.without_documents),
             )
 
-    def _stores(self, request: ModelRequest[Any], turn: Turn) -> list["FeedbackStore | None"]:
+    def _places(self, request: ModelRequest[Any], turn: Turn) -> list[Place]:
         own = {tool.name: store_of(tool.retriever) for tool in _own_tools(request)}
-        return [self.store or own.get(search.tool) for search in turn.searches]
+        stores = [(self.store or own.get(one.tool), own.get(one.tool)) for one in turn.found]
+        return [Place(store, is_own=store is not None and store is its) for store, its in stores]
 
     def _text(self, response: ModelResponse[Any], draft: AIMessage) -> str:
         if response.structured_response is None:

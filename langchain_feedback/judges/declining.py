@@ -19,7 +19,9 @@ _NO_ANSWER = re.compile(
 )
 # What follows one of these says something that nobody has verified.
 _TURN = re.compile(
-    r"\b(?:but|however|although|though|yet|aber|jedoch|mais|pero)\b|[;:]", re.IGNORECASE
+    r"\b(?:but|however|although|though|yet|and|so|than|because|since|while|whereas|which|who"
+    r"|aber|jedoch|und|weil|denn|mais|et|car|parce|pero|sino|y|porque)\b|[;:,]",
+    re.IGNORECASE,
 )
 _SHORT_ANSWER = 40
 
@@ -28,7 +30,7 @@ def says_no_answer(answer: str) -> bool:
     """Whether an answer only says, in common words, that there is no answer.
 
     Deliberately narrow: it must open with such words, be short, and hold no number
-    and no "but". The verifying model recognizes the others.
+    no comma, and no "but" or "because". The verifying model recognizes the others.
 
     Example:
         >>> says_no_answer("I could not find this in the documents.")

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from langchain_feedback.integrations.agents import GroundedAnswerMiddleware, grounding_of
 from langchain_feedback.judges.base import AnswerVerifier
 from langchain_feedback.judges.offline import LexicalGrader
+from langchain_feedback.judges.two_steps import make_verification
 from langchain_feedback.nodes.abstention import ABSTENTION_MESSAGES
 from tests.fakes import FakeChatModel, ListRetriever, StatusError, claims
 from tests.unit_tests.integrations.agents_kit import (
@@ -227,11 +228,41 @@ def test_a03_a_reply_without_text_is_written_again(draft):
 @sync_or_async
 async def test_an_answer_that_finds_nothing_in_its_own_words_passes(mode):
     words = "I could not find anything about that."
-    model, verifier = says(calls(QUESTION), words), judge()
-    state = await run(agent(model, verifier), mode)
-    assert last(state).text == words
-    assert grounding_of(last(state))["status"] == "abstained"
-    assert (model.count(), verifier.count()) == (2, 0)
+    for found in ([], [REFUNDS]):
+        model, verifier = says(calls(QUESTION), words), judge()
+        state = await run(agent(model, verifier, tools=[search_tool(*found)]), mode)
+        assert last(state).text == words
+        assert grounding_of(last(state))["status"] == "abstained"
+        assert (model.count(), verifier.count()) == (2, 0)
+
+
+class Sees(AnswerVerifier):
+    """A verifier of one's own, which knows no words for no answer."""
+
+    def judge(self, request, config):
+        return make_verification("no", unsupported=[request["answer"]])
+
+
+@sync_or_async
+async def test_where_something_was_found_the_verifier_says_what_is_no_answer(mode):
+    claim = "The documents do not mention that refunds are forbidden by law."
+    state = await run(agent(says(calls(QUESTION), claim), Sees()), mode)
+    assert grounding_of(last(state))["reason"] == "not_grounded"
+    assert "forbidden" not in repr(state)
+
+
+@sync_or_async
+async def test_a_claim_behind_words_for_no_answer_is_checked(mode):
+    claim = "I don't know the exact terms, refunds always take a year."
+
+    def verify(asked):
+        return claims(asked.answer, asked.slots[0], "", supported=False)
+
+    for found in ([], [REFUNDS]):
+        graph = agent(says(calls(QUESTION), claim), judge(verify=verify),
+                      tools=[search_tool(*found)])  # fmt: skip
+        state = await run(graph, mode)
+        assert "a year" not in repr(state)
 
 
 def asks(asked):

@@ -3,6 +3,7 @@
 import json
 import logging
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -39,6 +40,18 @@ CONFIG = {"configurable": {"thread_id": "t"}, "metadata": {"user_id": "ann"}}
 def store(tmp_path):
     with FeedbackStore(f"sqlite:///{tmp_path / 'feedback.db'}", timeout_s=5) as opened:
         yield opened
+
+
+@pytest.fixture
+def traces(store, tmp_path):
+    """Return a function that says which traces there are."""
+
+    def read():
+        store.trace("none")  # waits for what is being written
+        with closing(sqlite3.connect(tmp_path / "feedback.db")) as connection:
+            return {row[0] for row in connection.execute("select trace_id from lcf_traces")}
+
+    return read
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -261,6 +274,73 @@ def test_a14_a_trace_id_of_the_callers_names_the_turns_search(store):
     state = agent(says(calls(QUESTION), ANSWER), tools=[fed(store, REFUNDS)]).invoke(ASKED, config)
     assert grounding_of(last(state))["trace_ids"] == ["mine"]
     assert store.trace("mine").answer == ANSWER
+
+
+@sync_or_async
+@pytest.mark.parametrize("interrupted", [False, True], ids=["", "interrupted"])
+async def test_a_search_that_found_nothing_keeps_its_one_trace(
+    mode, interrupted, store, traces, caplog
+):
+    options = saved() | ({"interrupt_after": ["tools"]} if interrupted else {})
+    script = says(calls("refund"), calls("more", name="other"), ANSWER)
+    tools = [fed(store), fed(store, REFUNDS, name="other")]
+    graph = agent(script, tools=tools, agent_options=options)
+    state = await run(graph, mode, config=CONFIG)
+    while interrupted and last(state).type == "tool":
+        state = graph.invoke(None, CONFIG) if mode == "sync" else await graph.ainvoke(None, CONFIG)
+    found = grounding_of(last(state))
+    empty = trace_id_of(state["messages"][2].artifact)
+    assert found["trace_ids"] == [empty, found["trace_id"]]
+    assert traces() == set(found["trace_ids"])
+    assert [store.trace(one).question for one in found["trace_ids"]] == ["refund", "more"]
+    assert {store.trace(one).answer for one in found["trace_ids"]} == {ANSWER}
+    assert not caplog.records
+
+
+def test_a_turn_that_found_nothing_is_recorded_under_its_own_trace(store, traces, caplog):
+    state = agent(says(calls("refund"), REJECTED), tools=[fed(store)]).invoke(ASKED, CONFIG)
+    [trace_id] = grounding_of(last(state))["trace_ids"]
+    assert trace_id == trace_id_of(state["messages"][2].artifact)
+    assert traces() == {trace_id}
+    assert store.trace(trace_id).status == "abstained"
+    assert not caplog.records
+
+
+def test_another_store_is_told_what_was_asked_where_nothing_was_found(store):
+    other = FeedbackStore("sqlite://", timeout_s=5)
+    state = agent(says(calls("refund"), REJECTED), tools=[fed(store)], store=other).invoke(ASKED)
+    [trace_id] = grounding_of(last(state))["trace_ids"]
+    assert (other.trace(trace_id).question, store.trace(trace_id).question) == (QUESTION, "refund")
+
+
+def test_a14_a_second_search_has_a_trace_of_its_own(store, caplog):
+    config = {"metadata": {"feedback_trace_id": "mine"}}
+    script = says(calls("refund"), calls("money"), ANSWER)
+    state = agent(script, tools=[fed(store, REFUNDS)]).invoke(ASKED, config)
+    first, second = grounding_of(last(state))["trace_ids"]
+    assert first == "mine"
+    assert [store.trace(one).question for one in (first, second)] == ["refund", "money"]
+    assert "was used before" not in caplog.text
+
+
+@sync_or_async
+async def test_a14_of_parallel_searches_one_has_the_callers_trace_id(mode, store, caplog):
+    config = {"metadata": {"feedback_trace_id": "mine"}}
+    graph = agent(says(calls("a", "b", "c"), ANSWER), tools=[fed(store, REFUNDS)])
+    state = await run(graph, mode, config=config)
+    ids = grounding_of(last(state))["trace_ids"]
+    assert (ids.count("mine"), len(set(ids))) == (1, 3)
+    assert {store.trace(one).question for one in ids} == {"a", "b", "c"}
+    assert "was used before" not in caplog.text
+
+
+@pytest.mark.parametrize("found", [[REFUNDS], []], ids=["found", "nothing"])
+def test_a_model_that_gives_each_call_the_same_id_searches_twice_all_the_same(found, store):
+    script = says(calls("refund"), calls("refund"), calls("x", name="other"), ANSWER)
+    tools = [fed(store, *found), fed(store, REFUNDS, name="other")]
+    traced = grounding_of(last(agent(script, tools=tools).invoke(ASKED)))["trace_ids"]
+    assert [store.trace(one).question for one in traced] == ["refund", "refund", "x"]
+    assert {store.trace(one).answer for one in traced} == {ANSWER}
 
 
 def test_the_documents_of_any_tool_are_recorded_under_one_new_trace(store):

@@ -8,13 +8,20 @@ from blockbuster import blockbuster_ctx
 from langchain_core.documents import Document
 from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_feedback import FeedbackRetriever, FeedbackStore, trace_id_of
 from langchain_feedback.integrations.agents import create_feedback_retriever_tool
 from tests.fakes import ListRetriever, Recorder, StatusError
-from tests.unit_tests.integrations.agents_kit import LAPTOPS, QUESTION, REFUNDS
+from tests.unit_tests.integrations.agents_kit import ANSWER, LAPTOPS, QUESTION, REFUNDS
 
 sync_or_async = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+@pytest.fixture
+def store(tmp_path):
+    with FeedbackStore(f"sqlite:///{tmp_path / 'feedback.db'}", timeout_s=5) as opened:
+        yield opened
 
 
 def tool_for(retriever, **options):
@@ -83,7 +90,68 @@ async def test_a_feedback_retriever_keeps_its_own_trace_and_learns(mode, tmp_pat
 @pytest.mark.parametrize("found", [[], None])
 async def test_where_nothing_is_found_the_model_is_told_so(mode, found):
     message = await call(tool_for(RunnableLambda(lambda query: found)), mode)
-    assert (message.content, message.artifact) == ("Nothing was found.", [])
+    assert message.content == "Nothing was found."
+    assert message.artifact == {"documents": [], "trace_id": trace_id_of(message.artifact)}
+
+
+def restored(message):
+    serde = JsonPlusSerializer()
+    return serde.loads_typed(serde.dumps_typed(message))
+
+
+@sync_or_async
+@pytest.mark.parametrize("given", [{}, {"feedback_trace_id": "mine"}], ids=["", "given"])
+async def test_a_search_that_finds_nothing_keeps_its_trace(mode, given, store):
+    fed = FeedbackRetriever(base_retriever=ListRetriever(documents=[]), store=store)
+    message = await call(tool_for(fed), mode, config={"metadata": given})
+    trace_id = trace_id_of(message.artifact)
+    assert store.trace(trace_id).question == QUESTION
+    assert trace_id_of(restored(message).artifact) == trace_id
+    if given:
+        assert trace_id == "mine"
+
+
+@sync_or_async
+async def test_a14_a_trace_id_of_the_callers_goes_to_the_first_search_only(mode, store, caplog):
+    one, two = (
+        tool_for(FeedbackRetriever(base_retriever=ListRetriever(documents=[REFUNDS]), store=store))
+        for _ in range(2)
+    )
+    config = {"metadata": {"feedback_trace_id": "mine", "user_id": "ann"}}
+    first = await call(one, mode, config=config)
+    others = [await call(tool, mode, "refund", config) for tool in (one, two)]
+    ids = [trace_id_of(message.artifact) for message in (first, *others)]
+    assert ids[0] == "mine"
+    assert len(set(ids)) == 3
+    assert [store.trace(i).question for i in ids] == [QUESTION, "refund", "refund"]
+    assert {store.trace(i).actor for i in ids} == {"ann"}
+    assert "was used before" not in caplog.text
+
+
+@sync_or_async
+async def test_a14_a_search_that_failed_gives_the_callers_trace_id_back(mode):
+    failures = [StatusError(503)]
+
+    def flaky(query):
+        if failures:
+            raise failures.pop()
+        return [REFUNDS]
+
+    tool, config = tool_for(RunnableLambda(flaky)), {"metadata": {"feedback_trace_id": "mine"}}
+    with pytest.raises(StatusError):
+        await call(tool, mode, config=config)
+    assert trace_id_of((await call(tool, mode, config=config)).artifact) == "mine"
+    assert trace_id_of((await call(tool, mode, config=config)).artifact) != "mine"
+
+
+def test_a14_a_later_attempt_of_the_callers_joins_its_trace(store):
+    fed = FeedbackRetriever(base_retriever=ListRetriever(documents=[REFUNDS]), store=store)
+    tool = tool_for(fed)
+    asked = {"type": "tool_call", "id": "1", "name": "search", "args": {"query": QUESTION}}
+    for attempt in (1, 2):
+        metadata = {"feedback_trace_id": "mine", "feedback_attempt": attempt}
+        message = tool.invoke(asked, {"metadata": metadata})
+        assert trace_id_of(message.artifact) == "mine"
 
 
 class Own(Document):
@@ -137,3 +205,35 @@ async def test_a22_async_never_blocks_the_event_loop(tmp_path):
         tool = tool_for(FeedbackRetriever(base_retriever=base, store=store))
         with blockbuster_ctx("langchain_feedback"):
             assert (await call(tool, "async")).artifact
+
+
+@pytest.mark.parametrize(
+    "artifact",
+    [
+        {"documents": [REFUNDS], "trace_id": "t1"},
+        {"documents": []},
+        {"documents": [], "trace_id": 7},
+        {},
+        {"trace_id": ""},
+    ],
+    ids=str,
+)
+def test_an_artifact_without_a_trace_id_is_refused_in_words(artifact):
+    with pytest.raises(ValueError, match=r"trace id"):
+        trace_id_of(artifact)
+
+
+def test_one_document_may_be_a_dict():
+    found = {"page_content": ANSWER, "metadata": {"feedback": {"trace_id": "t1"}}}
+    assert trace_id_of(found) == trace_id_of({"documents": [found]}) == "t1"
+
+
+def test_only_the_latest_trace_ids_of_callers_are_remembered(monkeypatch):
+    monkeypatch.setattr("langchain_feedback.integrations._retriever_tool._MOST", 2)
+    tool = tool_for(RunnableLambda(lambda query: [REFUNDS]))
+    asked = {"type": "tool_call", "id": "1", "name": "search", "args": {"query": QUESTION}}
+    ids = [
+        trace_id_of(tool.invoke(asked, {"metadata": {"feedback_trace_id": given}}).artifact)
+        for given in ("a", "a", "b", "c", "a")
+    ]
+    assert [one if len(one) == 1 else "new" for one in ids] == ["a", "new", "b", "c", "a"]
