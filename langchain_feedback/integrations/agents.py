@@ -8,10 +8,9 @@ Needs the extra `agents`: `pip install "langchain-feedback[agents]"`.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, ensure_config
 
@@ -23,6 +22,7 @@ from langchain_feedback.integrations._langchain import (
     ModelRequest,
     ModelResponse,
 )
+from langchain_feedback.integrations._last_draft import LastDraft, documents_of, own_tools, told
 from langchain_feedback.integrations._memory import GroundedState, Memory
 from langchain_feedback.integrations._options import (
     abstention_texts,
@@ -42,10 +42,7 @@ from langchain_feedback.integrations._responses import (
     with_update,
     without_asides,
 )
-from langchain_feedback.integrations._retriever_tool import (
-    FeedbackRetrieverTool,
-    create_feedback_retriever_tool,
-)
+from langchain_feedback.integrations._retriever_tool import create_feedback_retriever_tool
 from langchain_feedback.integrations._turn import Turn, calls_of, read_turn
 from langchain_feedback.judges.base import AnswerVerifier, DocumentGrader
 from langchain_feedback.judges.verdict import reply_text
@@ -150,6 +147,7 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
 
     Example:
         >>> from langchain.agents import create_agent
+        >>> from langchain_core.documents import Document
         >>> from langchain_core.language_models import GenericFakeChatModel
         >>> from langchain_core.runnables import RunnableLambda
         >>> class Scripted(GenericFakeChatModel):
@@ -253,11 +251,11 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
 
     def _answered(self, request: ModelRequest[Any], turn: Turn) -> _Answered:
         """Return what goes out, and how many drafts of the run were written again by then."""
-        documents, written = _documents(turn), turn.memory.rejected
+        documents, written = documents_of(turn), turn.memory.rejected
         if not (turn.searches or documents) and self.when_no_documents == "pass":
             self._warn_of_text(turn)
             response = yield CallModel(request, live=True)
-            return passed_on(response, _marks(Finding("unverified", "no_retrieval"))), written
+            return passed_on(response, told(Finding("unverified", "no_retrieval"))), written
         checker = Checker(
             turn, documents, grade=self._grade, verifier=self.verifier, id_field=self._id_field
         )
@@ -273,15 +271,15 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
                 break
             written += 1
             asked = asked_again(request, text, finding)
-        outcome = _Outcome(response, draft, text, finding, written)
+        outcome = LastDraft(response, draft, text, finding, written)
         return (yield from self._published(request, turn, checker, outcome)), written
 
     def _published(
-        self, request: ModelRequest[Any], turn: Turn, checker: Checker, outcome: "_Outcome"
+        self, request: ModelRequest[Any], turn: Turn, checker: Checker, outcome: LastDraft
     ) -> _Steps:
         finding, response = outcome.finding, outcome.response
         traces = Traces(turn, self._places(request, turn), ensure_config(), self._id_field)
-        marks = _marks(
+        marks = told(
             finding,
             trace_id=traces.first(finding),
             trace_ids=traces.ids,
@@ -300,7 +298,7 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
             message = annotated(message, finding.citations)
         return with_answer(response, outcome.draft, message)
 
-    def _message(self, turn: Turn, checker: Checker, outcome: "_Outcome") -> AIMessage:
+    def _message(self, turn: Turn, checker: Checker, outcome: LastDraft) -> AIMessage:
         """Return the draft, or the abstention in its place."""
         if outcome.finding.status == "rejected":
             text = abstention_text(
@@ -319,7 +317,7 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
         """Return the names of the tools that are known to search."""
         if self.retrieval_tools is not None:
             return self.retrieval_tools
-        return {tool.name for tool in _own_tools(request)}
+        return {tool.name for tool in own_tools(request)}
 
     def _warn_of_text(self, turn: Turn) -> None:
         """Say once that a retrieval tool which returns text alone leaves nothing to verify by."""
@@ -334,7 +332,7 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
             )
 
     def _places(self, request: ModelRequest[Any], turn: Turn) -> list[Place]:
-        own = {tool.name: store_of(tool.retriever) for tool in _own_tools(request)}
+        own = {tool.name: store_of(tool.retriever) for tool in own_tools(request)}
         stores = [(self.store or own.get(one.tool), own.get(one.tool)) for one in turn.found]
         return [Place(store, is_own=store is not None and store is its) for store, its in stores]
 
@@ -342,44 +340,3 @@ class GroundedAnswerMiddleware(AgentMiddleware[GroundedState, Any, Any]):
         if response.structured_response is None:
             return reply_text(draft)
         return self._structured_text(response.structured_response)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """The last draft of a turn, and what was found out about it."""
-
-    response: ModelResponse[Any]
-    draft: AIMessage
-    text: str
-    finding: Finding
-    regenerations: int
-
-
-def _marks(
-    finding: Finding,
-    *,
-    trace_id: str = "",
-    trace_ids: list[str] | None = None,
-    regenerations: int = 0,
-    errors: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    return {
-        "status": "abstained" if finding.status == "rejected" else finding.status,
-        "reason": finding.reason,
-        "grounded": finding.grounded,
-        "citations": finding.citations,
-        "trace_id": trace_id,
-        "trace_ids": trace_ids or [],
-        "regenerations": regenerations,
-        "errors": errors or [],
-    }
-
-
-def _documents(turn: Turn) -> list[Document]:
-    return [
-        document for search in [*turn.searches, *turn.earlier] for document in search.documents
-    ]
-
-
-def _own_tools(request: ModelRequest[Any]) -> list[FeedbackRetrieverTool]:
-    return [tool for tool in request.tools if isinstance(tool, FeedbackRetrieverTool)]
