@@ -37,7 +37,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_feedback import FeedbackRetriever
 from langchain_feedback.store.feedback_store import FeedbackStore
 chunks = [Document("A refund takes 14 days.", id="refund"), Document("Keys rotate.", id="keys")]
-store = FeedbackStore(sys.argv[1], timeout_s=5)
+store = FeedbackStore(sys.argv[1], timeout_s=60)
 retriever = FeedbackRetriever(base_retriever=RunnableLambda(lambda q: chunks), store=store)
 sys.stdout.write("ready\\n"); sys.stdout.flush()
 n = 0
