@@ -280,6 +280,6 @@ def _check_model(model: Any) -> None:
         return
     msg = (
         "model must be a chat model, an AnswerGenerator, or the word 'offline' for the parts "
-        f"that need no model; got {model!r}"
+        f"that need no model; got {model!r} (a model's name: init_chat_model(name))"
     )
     raise TypeError(msg)

@@ -26,7 +26,11 @@ def verifier_of(
             LexicalGroundednessChecker(), SentenceHighlighter(id_field=id_field)
         )
     if isinstance(given, str):
-        given = init_chat_model(given)
+        try:
+            given = init_chat_model(given)
+        except (ValueError, ImportError) as error:
+            msg = f"verifier={given!r} is neither 'offline' nor a chat model: {error}"
+            raise ValueError(msg) from error
     if is_judge(given, AnswerVerifier):
         return given
     return LLMVerifier(chat_model(given, "verifier", kind="AnswerVerifier"), id_field=id_field)

@@ -192,6 +192,19 @@ class _NodeState(BaseModel):
     model_config = ConfigDict(protected_namespaces=())
     origin: ClassVar[tuple[str, StateKeys, tuple[str, ...]]]
 
+    # A router of the host's own that stands behind the node gets this for its state.
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.model_fields_set:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.model_fields_set
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a key, or a default where it has none."""
+        return getattr(self, name) if name in self.model_fields_set else default
+
     def __reduce__(self) -> tuple[Any, ...]:
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return _rebuilt, (*self.origin, values)

@@ -115,6 +115,12 @@ class DartboardRetriever(Chooser, BaseRetriever):
         if self.base_retriever is None and self.vector_store is None:
             msg = "DartboardRetriever needs a `base_retriever` or a `vector_store`."
             raise ValueError(msg)
+        if isinstance(self.base_retriever, VectorStore):
+            msg = "That is a vector store: pass it as `vector_store`."
+            raise ValueError(msg)  # noqa: TRY004  pydantic reports a ValueError
+        if self.vector_store is not None and not isinstance(self.vector_store, VectorStore):
+            msg = "That is no vector store: pass a retriever as `base_retriever`."
+            raise ValueError(msg)
         return self
 
     def _get_relevant_documents(

@@ -43,6 +43,8 @@ Lock = Literal["all", "votes", "traces"]
 """Whom a writer excludes on PostgreSQL: all writers of the database, all of its namespace, or
 the writers of votes in it. On SQLite it is always all."""
 
+_SPOKEN = "sqlite:///feedback.db or postgresql+psycopg://user:password@host/name"
+
 _WAIT_S = 30
 """How long a writer waits for its turn before it gives up."""
 
@@ -193,13 +195,13 @@ def _insert(dialect: str, table: Table, key: tuple[str, ...]) -> Any:
 
 def _engine(url: str) -> Engine:
     try:
-        parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
+        parsed = _parsed(url)
+        if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
             return _sqlite(parsed)
-        if parsed.drivername == "postgresql":
+        if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg")
-        if parsed.get_backend_name() != "postgresql":
-            msg = f"The store speaks SQLite and PostgreSQL, not {parsed.drivername!r}"
+        if parsed.drivername != "postgresql+psycopg":
+            msg = f"The store speaks {_SPOKEN}; not {parsed.drivername!r}"
             raise ValueError(msg)
         options: dict[str, Any] = {"connect_timeout": 5}
         # Locks are taken first; a statement after them must see what came before.
@@ -211,14 +213,18 @@ def _engine(url: str) -> Engine:
             connect_args=options,
         )
     except (ArgumentError, NoSuchModuleError) as error:
-        msg = (
-            f"Not a database URL: {url!r}. Use sqlite:///feedback.db or "
-            "postgresql+psycopg://user:password@host/name"
-        )
+        msg = f"Not a database URL: {url!r}. Use {_SPOKEN}"
         raise ValueError(msg) from error
     except ImportError as error:
         msg = 'PostgreSQL needs a driver. Run: pip install "langchain-feedback[postgres]"'
         raise MissingExtraError(msg) from error
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
 
 
 def _sqlite(url: URL) -> Engine:

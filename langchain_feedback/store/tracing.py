@@ -110,8 +110,8 @@ def require_trace(connection: Connection, namespace: str, trace_id: str) -> int:
     if question_id is None:
         msg = (
             f"No trace {trace_id!r} in namespace {namespace!r}. Rate what a FeedbackRetriever "
-            "returned (`trace_id_of(documents)`), or pass pending=True if its retrieval is still "
-            "to come."
+            "returned (`trace_id_of(documents)`), give your graph this store (`store=`), or pass "
+            "pending=True if the retrieval is still to come."
         )
         raise UnknownTraceError(msg)
     return int(question_id)

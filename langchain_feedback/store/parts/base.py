@@ -159,7 +159,7 @@ class StoreBase:
         try:
             self._outbox.flush()
         except Exception as error:  # noqa: BLE001  closing goes on
-            logger.warning("%d writes were lost at closing: %s", len(self._outbox), error)
+            logger.warning("At closing, what waited was lost (%d): %s", len(self._outbox), error)
         memories, self._memories = self._memories, {}
         for memory in memories.values():
             memory.close()

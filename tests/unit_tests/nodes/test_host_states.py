@@ -377,6 +377,28 @@ async def test_a21_regenerations_end_in_any_host_state(host, budget, how, begin)
     assert "no answer that they support" in _answer(host, state)
 
 
+@pytest.mark.parametrize("grounded", [True, False])
+def test_a21_a_router_of_the_hosts_own_reads_a_nodes_keys(grounded):
+    """Without an annotation it gets the node's own view of the state, by key or by `get`."""
+    seen = []
+
+    def route(state):
+        assert "nothing" not in state
+        assert state.get("nothing", "else") == "else"
+        seen.append((state["grounded"], state.get("question")))
+        return END
+
+    check = {"check": {"reason": "", "unsupported": [], "grounded": grounded}}
+    builder = StateGraph(Asking)
+    builder.add_node("write", lambda _: {"draft": "Refunds take 14 days."})
+    builder.add_node("check", nodes.check_groundedness(_model(**check)))
+    builder.add_edge(START, "write")
+    builder.add_edge("write", "check")
+    builder.add_conditional_edges("check", route, [END])
+    builder.compile().invoke({"question": QUESTION, "kept": [REFUNDS]})
+    assert seen == [(grounded, QUESTION)]
+
+
 class Asking(TypedDict):
     question: str
     kept: list
