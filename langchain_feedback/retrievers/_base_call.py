@@ -1,6 +1,7 @@
 """Call any retriever with the options that it takes, found by reading its signature."""
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from langchain_core.runnables.configurable import (
 )
 from langchain_core.vectorstores import VectorStoreRetriever
 
-__all__ = ["aask", "ask", "filtered_faiss", "is_configured", "names", "takes"]
+__all__ = ["aask", "ask", "checked_k", "filtered_faiss", "is_configured", "names", "takes"]
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -177,3 +178,15 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError):
         # Some functions written in C tell nothing.
         return []
+
+
+def checked_k(k: Any) -> int:
+    """Return the number of documents that a call asks for.
+
+    Raises:
+        ValueError: If it is below 1.
+    """
+    if isinstance(k, bool) or operator.index(k) < 1:
+        msg = f"k must be at least 1, not {k!r}"
+        raise ValueError(msg)
+    return operator.index(k)

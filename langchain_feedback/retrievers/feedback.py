@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import operator
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from langchain_core.callbacks import (
@@ -17,7 +16,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 
 from langchain_feedback.claims import Asked
 from langchain_feedback.ranking.policies import KernelBelief, Needs, RankingPolicy
-from langchain_feedback.retrievers._base_call import aask, ask
+from langchain_feedback.retrievers._base_call import aask, ask, checked_k
 from langchain_feedback.retrievers._embedding import aembed, embed
 from langchain_feedback.retrievers._explain import explained
 from langchain_feedback.retrievers._once import Once
@@ -278,7 +277,7 @@ class FeedbackRetriever(BaseRetriever):
         return Retrieval(
             self,
             Asked.from_run(query, metadata),
-            k=self.k if k is None else _checked_k(k),
+            k=self.k if k is None else checked_k(k),
             options=options,
             config=config,
             run=metadata,
@@ -295,10 +294,3 @@ def _child_config(
 ) -> RunnableConfig:
     """Take the run's config out of the options, for runs below this one."""
     return patch_config(options.pop(_CONFIG, None), callbacks=run_manager.get_child())
-
-
-def _checked_k(k: Any) -> int:
-    if isinstance(k, bool) or operator.index(k) < 1:
-        msg = f"k must be at least 1, not {k!r}"
-        raise ValueError(msg)
-    return operator.index(k)

@@ -139,17 +139,10 @@ class Traces(StoreBase):
             TraceReusedError: If it is the trace of another question than `asked`.
             ValueError: If a grade is none of the three.
         """
+        facts = _facts(answer=answer, status=status, grounded=grounded, model=model)
+        new = _update(trace_id, facts, in_prompt, cited, grades, asked=asked, id_field=id_field)
         self._outbox.flush(trace_id)
-        self._write(
-            incoming.TraceUpdate(
-                trace_id,
-                _facts(answer=answer, status=status, grounded=grounded, model=model),
-                _ids(in_prompt, id_field),
-                _ids(cited, id_field),
-                grades,
-                asked,
-            )
-        )
+        self._write(new)
 
     def update_soon(
         self,
@@ -166,14 +159,10 @@ class Traces(StoreBase):
         id_field: str | None = None,
     ) -> None:
         """Do as `update_trace`, without keeping an answer waiting: see `record_soon`."""
+        facts = _facts(answer=answer, status=status, grounded=grounded, model=model)
         try:
-            new = incoming.TraceUpdate(
-                trace_id,
-                _facts(answer=answer, status=status, grounded=grounded, model=model),
-                _ids(in_prompt, id_field),
-                _ids(cited, id_field),
-                grades,
-                asked,
+            new = _update(
+                trace_id, facts, in_prompt, cited, grades, asked=asked, id_field=id_field
             )
         except Exception as error:  # noqa: BLE001
             self._say_away("trace", error)
@@ -194,6 +183,20 @@ class Traces(StoreBase):
     aupdate_trace = twin(update_trace)
     aupdate_soon = twin(update_soon)
     atrace = twin(trace)
+
+
+def _update(
+    trace_id: str,
+    facts: Mapping[str, Any],
+    in_prompt: Chunks | None,
+    cited: Chunks | None,
+    grades: Mapping[str, str] | None,
+    *,
+    asked: Collection[str] | None,
+    id_field: str | None,
+) -> incoming.TraceUpdate:
+    ids = _ids(in_prompt, id_field), _ids(cited, id_field)
+    return incoming.TraceUpdate(trace_id, facts, *ids, grades, asked)
 
 
 def _ids(chunks: Chunks | None, id_field: str | None) -> list[str] | None:
