@@ -22,8 +22,8 @@ class SignalKind(NamedTuple):
     """Whether it becomes evidence, or is kept for monitoring and review only."""
 
 
-def _watched(name: str, polarity: int = 0) -> SignalKind:
-    return SignalKind(name, polarity, 0.0, moves_ranking=False)
+def _watched(name: str, polarity: int = 0, weight: float = 0.0, family: str = "") -> SignalKind:
+    return SignalKind(family or name, polarity, weight, moves_ranking=False)
 
 
 SIGNALS = MappingProxyType(
@@ -31,13 +31,17 @@ SIGNALS = MappingProxyType(
         "rating": SignalKind("judgement", 0, 1.0, moves_ranking=True),
         "thumbs_up": SignalKind("judgement", 1, 1.0, moves_ranking=True),
         "thumbs_down": SignalKind("judgement", -1, 1.0, moves_ranking=True),
+        "wrong_source": SignalKind("judgement", -1, 1.0, moves_ranking=True),
         "source_click": SignalKind("click", 1, 0.5, moves_ranking=True),
         "source_skipped": SignalKind("click", -1, 0.5, moves_ranking=True),
         "copy": SignalKind("copy", 1, 0.5, moves_ranking=True),
         "correction": _watched("correction"),
-        "regenerate": _watched("regenerate", -1),
-        "rephrase": _watched("rephrase", -1),
+        "regenerate": _watched("regenerate", -1, 0.7, "reformulation"),
+        "rephrase": _watched("rephrase", -1, 0.6, "reformulation"),
+        "contradiction": _watched("contradiction", -1, 0.6, "reformulation"),
         "abandon": _watched("abandon"),
+        "dwell": _watched("dwell"),
+        "zero_result": _watched("zero_result"),
         "grounded": _watched("grounded", 1),
         "not_grounded": _watched("not_grounded", -1),
         "abstained": _watched("abstained"),

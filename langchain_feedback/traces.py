@@ -17,6 +17,7 @@ __all__ = [
     "new_trace_id",
     "storable",
     "trace_id_of",
+    "traffic_of",
 ]
 
 TRACE_ID_KEY = "feedback_trace_id"
@@ -135,6 +136,17 @@ def asker_of(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
     given = (metadata.get(key) for key in ("user_id", "session_id", "thread_id"))
     user, session, thread = (None if one is None else storable(str(one)) for one in given)
     return user or None, session or thread or None
+
+
+def traffic_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return `eval` or `playground` where a run's metadata name one of them as its `source`.
+
+    Example:
+        >>> traffic_of({"source": "eval"}), traffic_of({"source": "handbook.md"})
+        ('eval', None)
+    """
+    source = metadata.get("source")
+    return source if isinstance(source, str) and source in ("eval", "playground") else None
 
 
 def storable(text: str) -> str:

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_feedback.claims import claims_of
 from langchain_feedback.documents import chunk_key, unique_documents
 from langchain_feedback.nodes._view import StateView, Update
-from langchain_feedback.traces import asker_of, marks_of
+from langchain_feedback.traces import asker_of, marks_of, traffic_of
 
 if TYPE_CHECKING:
     # Importing it takes a database library along, which graphs without a store do not need.
@@ -51,7 +51,8 @@ def _keep(
     documents = unique_documents(_chunks([*view.get("documents"), *view.kept]), id_field)
     recorded_for = claims_of(store).question_of(trace_id, searched)
     if recorded_for is None and not _is_recorded(documents, trace_id):
-        actor, session_id = asker_of(view.config.get("metadata") or {})
+        run = view.config.get("metadata") or {}
+        actor, session_id = asker_of(run)
         store.record_soon(
             trace_id,
             question,
@@ -60,6 +61,7 @@ def _keep(
             query=searched,
             actor=actor,
             session_id=session_id,
+            traffic=traffic_of(run),
             id_field=id_field,
         )
     known = {chunk_key(document, id_field) for document in documents}
@@ -69,6 +71,7 @@ def _keep(
         asked=[recorded_for] if recorded_for else list(dict.fromkeys([question, searched])),
         answer=update["answer"],
         status=update["status"],
+        reason=update.get("reason") or None,
         grounded=view.get("grounded"),
         in_prompt=_chunks(view.kept),
         cited=_cited(view, known) if update["status"] == "answered" else None,

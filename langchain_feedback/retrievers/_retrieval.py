@@ -179,6 +179,7 @@ class Retrieval:
                 query=asked.query,
                 actor=asked.actor,
                 session_id=asked.session_id,
+                traffic=traffic_of(self._run),
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )

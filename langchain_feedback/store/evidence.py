@@ -198,6 +198,8 @@ def _stored_credits(connection: Connection, trace_ids: Sequence[str]) -> dict[An
 def _votes_in_force(connection: Connection, asked: Mapping[str, Row[Any]]) -> list[Row[Any]]:
     """Return the newest event of each key, unless that event is retracted."""
     of_traces = signals.c.trace_id.in_(list(asked)) & signals.c.attached
+    # What came in a burst is as if it had not come, until somebody accepts it.
+    of_traces &= signals.c.state.is_(None)
     rows = connection.execute(select(signals).where(of_traces).order_by(signals.c.seq))
     newest = {
         (row.trace_id, _voter(row, asked[row.trace_id]), row.family, row.target): row

@@ -130,7 +130,7 @@ def read_ratings(
     """
     score = case(
         (signals.c.signal == "thumbs_up", 5),
-        (signals.c.signal == "thumbs_down", 1),
+        (signals.c.signal.in_(("thumbs_down", "wrong_source")), 1),
         else_=signals.c.rating,
     )
     newest = func.row_number().over(
@@ -145,7 +145,7 @@ def read_ratings(
     votes = (
         select(signals, score.label("score"), newest.label("age"))
         .join(traces, traces.c.trace_id == signals.c.trace_id)
-        .where(signals.c.namespace == namespace, signals.c.attached)
+        .where(signals.c.namespace == namespace, signals.c.attached, signals.c.state.is_(None))
         .where(signals.c.family == "judgement")
     )
     last = select(trace_chunks.c.trace_id, func.max(trace_chunks.c.attempt).label("attempt"))

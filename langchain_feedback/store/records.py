@@ -83,8 +83,12 @@ class TraceRecord:
     session_id: str | None
     answer: str | None
     status: str | None
+    reason: str | None
+    """Why it abstained."""
     grounded: bool | None
     model: str | None
+    traffic: str | None
+    """`eval` or `playground` where nobody in earnest asked."""
     created_at: datetime
     """UTC."""
     searches: Mapping[int, str]

@@ -5,27 +5,22 @@ votes' target `""`, and the evidence cell `("", "")` of a question holds how its
 answers fared, so that one rule serves chunks and answers.
 """
 
-from datetime import UTC, datetime
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
-    Dialect,
     Float,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
     UniqueConstraint,
-    types,
 )
+
+from langchain_feedback.store.columns import SERIAL, UTCDateTime, instant, metadata
 
 __all__ = [
     "ANSWER",
@@ -47,38 +42,6 @@ ANSWER = ""
 """The target of a vote on the whole answer, and the chunk id of the outcome cells."""
 
 
-class UTCDateTime(types.TypeDecorator[datetime]):
-    """An instant: aware in Python, `timestamptz` in PostgreSQL, sortable text in SQLite."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Store UTC."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            msg = f"A time needs a zone, got the naive {value!r}"
-            raise ValueError(msg)
-        utc = value.astimezone(UTC)
-        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return UTC, whatever zone the session has."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
-
-
-metadata = MetaData()
-# SQLite counts up by itself only in a column of its own INTEGER type.
-_Serial = BigInteger().with_variant(Integer, "sqlite")
-
-
-def _time(name: str, **kwargs: Any) -> Column[datetime]:
-    return Column(name, UTCDateTime(), **kwargs)
-
-
 settings = Table(
     "lcf_settings",
     metadata,
@@ -89,7 +52,7 @@ settings = Table(
 questions = Table(
     "lcf_questions",
     metadata,
-    Column("question_id", _Serial, primary_key=True, autoincrement=True),
+    Column("question_id", SERIAL, primary_key=True, autoincrement=True),
     Column("namespace", String, nullable=False),
     Column("question_key", String, nullable=False, doc="digest of the normalised text"),
     Column("text", Text, nullable=False),
@@ -111,11 +74,14 @@ traces = Table(
     Column("session_id", String),
     Column("answer", Text),
     Column("status", String),
+    Column("reason", String, doc="why it abstained"),
     Column("grounded", Boolean),
     Column("model", String),
     Column("index_version", String),
-    _time("created_at", nullable=False),
+    Column("traffic", String, doc="null: a person's; `eval` or `playground` is nobody's failure"),
+    instant("created_at", nullable=False),
     Index("lcf_traces_created", "namespace", "created_at"),
+    Index("lcf_traces_session", "namespace", "session_id"),
     Index("lcf_traces_question", "question_id"),
     Index("lcf_traces_actor", "namespace", "actor"),
 )
@@ -162,14 +128,14 @@ chunks = Table(
     Column("metadata", Text, nullable=False, doc="JSON"),
     Column("dropped", Text, nullable=False, doc="JSON: metadata that JSON cannot hold"),
     Column("source", Text, nullable=False),
-    _time("last_seen", nullable=False),
+    instant("last_seen", nullable=False),
     Index("lcf_chunks_cell", "namespace", "cell_id"),
 )
 
 signals = Table(
     "lcf_signals",
     metadata,
-    Column("seq", _Serial, primary_key=True, autoincrement=True),
+    Column("seq", SERIAL, primary_key=True, autoincrement=True),
     Column("namespace", String, nullable=False),
     Column("event_id", String, nullable=False),
     Column("trace_id", String, nullable=False),
@@ -180,17 +146,21 @@ signals = Table(
     Column("rating", Integer),
     Column("polarity", Integer, nullable=False),
     Column("weight", Float, nullable=False),
+    Column("value", Float, doc="milliseconds of a dwell"),
     Column("actor", String, doc="as given; else the trace's actor or session speaks"),
     Column("reviewer", Boolean, nullable=False),
     Column("comment", Text),
     Column("correction", Text),
-    _time("client_time"),
-    _time("received_at", nullable=False),
-    _time("retracted_at"),
+    instant("client_time"),
+    instant("received_at", nullable=False),
+    instant("retracted_at"),
+    Column("state", String, doc="null: it counts; `held` or `dropped` with its burst"),
+    Column("burst_id", String, doc="the burst in which it came"),
     UniqueConstraint("namespace", "event_id", name="lcf_signals_event"),
     Index("lcf_signals_trace", "trace_id"),
     Index("lcf_signals_actor", "namespace", "actor"),
     Index("lcf_signals_received", "namespace", "received_at"),
+    Index("lcf_signals_burst", "burst_id"),
     sqlite_autoincrement=True,
 )
 
@@ -203,8 +173,8 @@ pins = Table(
     Column("chunk_id", String, nullable=False, doc="the cell's chunk id"),
     Column("content_hash", String, nullable=False),
     Column("actor", String),
-    _time("created_at", nullable=False),
-    _time("retracted_at"),
+    instant("created_at", nullable=False),
+    instant("retracted_at"),
     Index("lcf_pins_question", "question_id"),
 )
 
@@ -219,7 +189,7 @@ credits_ = Table(
     Column("family", String, nullable=False),
     Column("polarity", Integer, nullable=False),
     Column("weight", Float, nullable=False),
-    _time("voted_at", nullable=False),
+    instant("voted_at", nullable=False),
     Index("lcf_credits_seq", "seq"),
     Index("lcf_credits_chunk", "chunk_id", "voted_at"),
 )
@@ -232,6 +202,6 @@ evidence = Table(
     Column("content_hash", String, primary_key=True),
     Column("positive", Float, nullable=False),
     Column("negative", Float, nullable=False),
-    _time("as_of", nullable=False, doc="the newest vote's time, to which the sums are decayed"),
+    instant("as_of", nullable=False, doc="the newest vote's time, to which the sums are decayed"),
     sqlite_with_rowid=False,
 )

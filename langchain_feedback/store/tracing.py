@@ -145,10 +145,9 @@ def read_trace(connection: Connection, namespace: str, trace_id: str) -> TraceRe
         .where(trace_chunks.c.trace_id == trace_id)
         .order_by(trace_chunks.c.attempt, trace_chunks.c.final_rank)
     )
-    fields = ("trace_id", "actor", "session_id", "answer", "status", "grounded", "model")
+    fields = set(TraceRecord.__dataclass_fields__) - {"question", "searches", "chunks"}
     return TraceRecord(
         question=row.text,
-        created_at=row.created_at,
         searches={search.attempt: search.query for search in connection.execute(searched)},
         chunks=tuple(
             TraceChunk(**{name: chunk[name] for name in TraceChunk.__dataclass_fields__})

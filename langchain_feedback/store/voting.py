@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +28,7 @@ from langchain_feedback.traces import marks_of, storable
 
 __all__ = ["Event", "add_event", "add_pin", "retract", "target_of"]
 
-_OF_SOURCES = ("source_click", "source_skipped")
+_OF_SOURCES = ("source_click", "source_skipped", "wrong_source")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Event:
 
     Raises:
         ValueError: If there is no such signal, a rating is not 1 to 5, a time has no zone,
-            or a correction has no text.
+            a correction has no text,
+            or a dwell no time.
     """
 
     trace_id: str
@@ -50,6 +52,7 @@ class Event:
     correction: str | None = None
     client_time: datetime | None = None
     reviewer: bool = False
+    value: float | None = None
 
     def __post_init__(self) -> None:
         signal_kind(self.signal)
@@ -63,6 +66,10 @@ class Event:
             raise ValueError(msg)
         if self.signal == "correction" and not (self.correction or "").strip():
             msg = "A correction needs a text: pass correction='...'"
+            raise ValueError(msg)
+        measured = self.value is not None and isfinite(self.value) and self.value >= 0
+        if (self.signal == "dwell") != measured or (self.value is not None and not measured):
+            msg = f"'dwell' takes value=milliseconds, and nothing else does; got {self.value!r}"
             raise ValueError(msg)
 
     def as_row(self, namespace: str) -> dict[str, Any]:
@@ -79,6 +86,7 @@ class Event:
             "rating": self.rating,
             "polarity": vote_of_rating(self.rating or 0) if rated else kind.polarity,
             "weight": kind.weight,
+            "value": self.value,
             "actor": self.actor,
             "reviewer": self.reviewer,
             "comment": None if self.comment is None else storable(self.comment),

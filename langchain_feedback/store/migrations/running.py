@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select
 
 from langchain_feedback.errors import StoreVersionError
-from langchain_feedback.store.migrations import m0001_first_tables
+from langchain_feedback.store.migrations import m0001_first_tables, m0002_loop_tables
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -15,7 +15,10 @@ __all__ = ["MIGRATIONS", "Migration", "load_alembic", "migrate", "version_of"]
 
 Migration: TypeAlias = "Callable[[Operations], None]"
 
-MIGRATIONS: tuple[Migration, ...] = (m0001_first_tables.upgrade,)
+MIGRATIONS: tuple[Migration, ...] = (
+    m0001_first_tables.upgrade,
+    m0002_loop_tables.upgrade,
+)
 """In order; a database is at the version that counts how many of them ran."""
 
 _versions = Table("lcf_version", MetaData(), Column("version", Integer, primary_key=True))

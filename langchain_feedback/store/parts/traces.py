@@ -36,6 +36,7 @@ class Traces(StoreBase):
         answer: str | None = None,
         model: str | None = None,
         index_version: str | None = None,
+        traffic: str | None = None,
     ) -> None:
         """Keep what a search returned. The same search twice changes nothing.
 
@@ -52,6 +53,8 @@ class Traces(StoreBase):
             answer: What was answered, if it is known already.
             model: Which model answers.
             index_version: Which build of the index was searched.
+            traffic: `eval` or `playground` where nobody in earnest asked: it counts as any other
+                for ranking, and never as a failure to review.
 
         Raises:
             StoreError: If it could not be written; nothing is half written.
@@ -63,7 +66,7 @@ class Traces(StoreBase):
             attempt=attempt, query=query, id_field=id_field, created_at=now(),
             facts=_facts(
                 actor=actor, session_id=session_id, answer=answer,
-                model=model, index_version=index_version,
+                model=model, index_version=index_version, traffic=traffic,
             ),
         )  # fmt: skip
         self._write(new)
@@ -83,6 +86,7 @@ class Traces(StoreBase):
         answer: str | None = None,
         model: str | None = None,
         index_version: str | None = None,
+        traffic: str | None = None,
     ) -> None:
         """Do as `record_trace`, without keeping an answer waiting: it embeds nothing.
 
@@ -95,7 +99,7 @@ class Traces(StoreBase):
                 attempt=attempt, query=query, id_field=id_field, created_at=now(),
                 facts=_facts(
                     actor=actor, session_id=session_id, answer=answer,
-                    model=model, index_version=index_version,
+                    model=model, index_version=index_version, traffic=traffic,
                 ),
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001  the answer goes out all the same
@@ -112,6 +116,7 @@ class Traces(StoreBase):
         grades: Mapping[str, str] | None = None,
         answer: str | None = None,
         status: str | None = None,
+        reason: str | None = None,
         grounded: bool | None = None,
         model: str | None = None,
         asked: Collection[str] | None = None,
@@ -128,6 +133,7 @@ class Traces(StoreBase):
             id_field: The metadata field that holds a chunk's id, if any.
             answer: The answer that was given.
             status: `answered` or `abstained`.
+            reason: Why it abstained: see `nodes.abstain`.
             grounded: Whether it was found grounded.
             model: Which model answered.
             asked: The question must be one of these, if given: a check against an id that
@@ -139,7 +145,7 @@ class Traces(StoreBase):
             TraceReusedError: If it is the trace of another question than `asked`.
             ValueError: If a grade is none of the three.
         """
-        facts = _facts(answer=answer, status=status, grounded=grounded, model=model)
+        facts = _facts(answer=answer, status=status, reason=reason, grounded=grounded, model=model)
         new = _update(trace_id, facts, in_prompt, cited, grades, asked=asked, id_field=id_field)
         self._outbox.flush(trace_id)
         self._write(new)
@@ -153,13 +159,14 @@ class Traces(StoreBase):
         grades: Mapping[str, str] | None = None,
         answer: str | None = None,
         status: str | None = None,
+        reason: str | None = None,
         grounded: bool | None = None,
         model: str | None = None,
         asked: Collection[str] | None = None,
         id_field: str | None = None,
     ) -> None:
         """Do as `update_trace`, without keeping an answer waiting: see `record_soon`."""
-        facts = _facts(answer=answer, status=status, grounded=grounded, model=model)
+        facts = _facts(answer=answer, status=status, reason=reason, grounded=grounded, model=model)
         try:
             new = _update(
                 trace_id, facts, in_prompt, cited, grades, asked=asked, id_field=id_field

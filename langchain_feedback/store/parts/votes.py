@@ -70,6 +70,7 @@ class Votes(StoreBase):
         actor: str | None = None,
         comment: str | None = None,
         correction: str | None = None,
+        value: float | None = None,
         event_id: str | None = None,
         client_time: datetime | None = None,
         pending: bool = False,
@@ -77,13 +78,16 @@ class Votes(StoreBase):
     ) -> str:
         """Keep any other signal, by its name in `signals.SIGNALS`; see `rate`.
 
+        A `dwell` says in `value` for how many milliseconds the answer was looked at.
+
         Raises:
             ValueError: If there is no such signal.
             EventReusedError: If the event id was used for another trace or target.
         """
         return self._add(
             trace_id, name, voting.target_of(target, id_field), pending=pending, actor=actor,
-            comment=comment, correction=correction, event_id=event_id, client_time=client_time,
+            comment=comment, correction=correction, value=value, event_id=event_id,
+            client_time=client_time,
         )  # fmt: skip
 
     def retract(self, event_id: str) -> None:

@@ -153,7 +153,7 @@ def test_each_signal_is_mirrored_with_its_key_and_score(either_store, server):
         ("copy", 1.0, "copy"),
         ("correction", None, "correction"),
         ("rating", 0.25, 2),
-        ("regenerate", 1.0, "regenerate"),
+        ("reformulation", 1.0, "regenerate"),
         ("source_rating", 0.0, "thumbs_down"),
         ("source_rating", 1.0, 5),
     ]

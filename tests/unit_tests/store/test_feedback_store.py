@@ -28,7 +28,7 @@ from langchain_feedback.errors import (
     UnknownEventError,
     UnknownTraceError,
 )
-from langchain_feedback.store import evidence, incoming, schema, tracing, voting
+from langchain_feedback.store import evidence, incoming, loop_schema, schema, tracing, voting
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.migrations import running
 from langchain_feedback.store.questions import Question
@@ -107,7 +107,15 @@ def test_a_click_far_down_counts_more_and_a_rating_of_one_source_is_its_own(stor
 
 def test_signals_for_monitoring_move_nothing(store):
     traced(store)
-    for name in ("regenerate", "rephrase", "abandon", "grounded", "not_grounded", "abstained"):
+    for name in (
+        "regenerate",
+        "rephrase",
+        "contradiction",
+        "abandon",
+        "grounded",
+        "not_grounded",
+        "abstained",
+    ):
         store.signal("t1", name)
     store.signal("t1", "correction", correction="It takes 10 days.")
     assert sums(store) == {}
@@ -613,7 +621,7 @@ def test_the_tables_are_what_this_release_reads(url):
         context = MigrationContext.configure(
             connection, opts={"include_name": lambda name, *_: name != "lcf_version"}
         )
-        assert compare_metadata(context, schema.metadata) == []
+        assert compare_metadata(context, loop_schema.metadata) == []
 
 
 def test_upgrading_an_older_database_keeps_its_rows(url):
@@ -623,17 +631,17 @@ def test_upgrading_an_older_database_keeps_its_rows(url):
         before = table(store)
 
         def add_column(op):
-            op.add_column("lcf_signals", sa.Column("state", sa.String(), server_default="counted"))
+            op.add_column("lcf_signals", sa.Column("extra", sa.String(), server_default="told"))
 
         newer = (*running.MIGRATIONS, add_column)
         with store._database.writing() as connection:
             running.migrate(connection, newer)
             running.migrate(connection, newer)
-            assert running.version_of(connection) == 2
+            assert running.version_of(connection) == len(newer)
         assert table(store) == before
         with store._reading() as connection:
-            kept = connection.execute(sa.text("SELECT state, rating FROM lcf_signals")).all()
-        assert [tuple(row) for row in kept] == [("counted", 5)]
+            kept = connection.execute(sa.text("SELECT extra, rating FROM lcf_signals")).all()
+        assert [tuple(row) for row in kept] == [("told", 5)]
 
     with pytest.raises(StoreVersionError, match="Upgrade"):
         FeedbackStore(url).setup()

@@ -1,0 +1,1 @@
+"""From signals to a fix: derived signals, triage, the review queue, corrections, exports."""

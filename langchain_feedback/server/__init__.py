@@ -1,0 +1,1 @@
+"""The signals endpoint and the review pages, as a Starlette app (extra `server`)."""
