@@ -26,7 +26,7 @@ from langchain_feedback.retrievers._pool import (
 from langchain_feedback.retrievers._published import Ranked, marked, ranked, traced
 from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
 from langchain_feedback.store.records import CellKey, QuestionEvidence
-from langchain_feedback.traces import SEARCHED_FOR_KEY, Retrieved
+from langchain_feedback.traces import SEARCHED_FOR_KEY, Retrieved, traffic_of
 
 if TYPE_CHECKING:
     from langchain_feedback.retrievers.feedback import FeedbackRetriever

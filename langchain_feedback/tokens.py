@@ -1,0 +1,1 @@
+"""Signed tokens that let a browser speak about one answer, and about nothing else."""
