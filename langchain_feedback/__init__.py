@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_feedback.retrievers.dartboard import DartboardCompressor, DartboardRetriever
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
     from langchain_feedback.store.feedback_store import FeedbackStore
+    from langchain_feedback.tokens import FeedbackTokens
     from langchain_feedback.traces import new_trace_id, trace_id_of
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "DartboardRetriever",
     "FeedbackRetriever",
     "FeedbackStore",
+    "FeedbackTokens",
     "KernelBelief",
     "LLMDocumentGrader",
     "LLMGroundednessChecker",
@@ -55,6 +57,7 @@ _HOMES = {
     "DartboardRetriever": "retrievers.dartboard",
     "FeedbackRetriever": "retrievers.feedback",
     "FeedbackStore": "store.feedback_store",
+    "FeedbackTokens": "tokens",
     "KernelBelief": "ranking.policies",
     "LLMDocumentGrader": "judges.grading",
     "LLMGroundednessChecker": "judges.groundedness",

@@ -1,19 +1,26 @@
 """Typed errors; each message says what to do next."""
 
 __all__ = [
+    "ClaimLostError",
     "EmptyFolderError",
     "EventReusedError",
+    "ExpiredTokenError",
+    "InvalidTokenError",
     "LangChainFeedbackError",
     "MissingExtraError",
     "MissingKeyError",
     "NoTextError",
     "NotEnoughFeedbackError",
+    "ReviewError",
     "StoreError",
     "StoreRejectedError",
     "StoreVersionError",
+    "TokenError",
+    "TooManySignalsError",
     "TraceReusedError",
     "UnknownChunkError",
     "UnknownEventError",
+    "UnknownItemError",
     "UnknownModelError",
     "UnknownTraceError",
     "UnreadableFileError",
@@ -83,5 +90,40 @@ class UnknownChunkError(StoreError, LookupError):
     """A rating names a chunk that its retrieval did not return, or a pin one never seen."""
 
 
+class TooManySignalsError(StoreError):
+    """Somebody sends more than the limits allow; nothing of the batch was kept.
+
+    `retry_after_s` says in how many seconds it may be sent again.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class NotEnoughFeedbackError(LangChainFeedbackError):
     """There is too little feedback to learn this from; the message says how much is needed."""
+
+
+class ReviewError(LangChainFeedbackError):
+    """The review queue refuses something; nothing of it was kept."""
+
+
+class ClaimLostError(ReviewError):
+    """An item is no longer the reviewer's; the message says who has it, or what became of it."""
+
+
+class UnknownItemError(ReviewError, LookupError):
+    """An item id is not in the store."""
+
+
+class TokenError(LangChainFeedbackError, ValueError):
+    """A feedback token does not let its bearer do this; the sender can do nothing but reload."""
+
+
+class InvalidTokenError(TokenError):
+    """A feedback token was not signed with these keys, was changed, or has another scope."""
+
+
+class ExpiredTokenError(TokenError):
+    """A feedback token was good, and is past its lifetime."""

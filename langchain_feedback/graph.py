@@ -45,6 +45,7 @@ from langchain_feedback.nodes.retrieval import store_of
 if TYPE_CHECKING:
     # Importing it takes a database library along, which graphs without a store do not need.
     from langchain_feedback.store.feedback_store import FeedbackStore
+    from langchain_feedback.tokens import FeedbackTokens
 
 __all__ = ["create_reliable_rag", "reliable_rag_builder"]
 
@@ -72,6 +73,7 @@ def create_reliable_rag(
     search_kwargs: Mapping[str, Any] | None = None,
     id_field: str | None = None,
     store: "FeedbackStore | None" = None,
+    tokens: "FeedbackTokens | None" = None,
     checkpointer: Checkpointer = None,
     name: str = "reliable_rag",
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -105,13 +107,16 @@ def create_reliable_rag(
         id_field: The metadata field that holds a chunk's id, if any.
         store: Where to keep each retrieval and its outcome, so that it can be rated; None:
             the retriever's own, if it is a `FeedbackRetriever`.
+        tokens: Issue the token that lets the asker's browser rate the answer; None: there
+            is none.
         checkpointer: As in `StateGraph.compile`.
         name: The graph's name.
 
     Returns:
         A compiled graph. Its output holds `answer`, `status` (`answered` or
         `abstained`), `reason`, `grounded`, `citations`, `documents`, `grades`,
-        `generations`, `rewrites`, `trace_id` and `errors`.
+        `generations`, `rewrites`, `trace_id` and `errors`; with `tokens` also
+        `feedback_token`, which the first `updates` event has, too.
 
     Raises:
         TypeError: If `model` is none of what it may be.
@@ -146,6 +151,7 @@ def create_reliable_rag(
         search_kwargs=search_kwargs,
         id_field=id_field,
         store=store,
+        tokens=tokens,
     )
     return builder.compile(checkpointer=checkpointer, name=name)
 
@@ -168,6 +174,7 @@ def reliable_rag_builder(
     search_kwargs: Mapping[str, Any] | None = None,
     id_field: str | None = None,
     store: "FeedbackStore | None" = None,
+    tokens: "FeedbackTokens | None" = None,
 ) -> StateGraph[Any, Any, Any, Any]:
     """Make the graph's builder, to add steps of your own before compiling it.
 
@@ -185,9 +192,9 @@ def reliable_rag_builder(
     keys = StateKeys(messages="messages" if messages else None)
     rewrites = max_rewrites if can_chat else min(max_rewrites, 0)
 
-    builder = _Builder(**_schemas(keys))
-    builder.add_node(nodes.begin(keys=keys, store=store))
-    builder.add_node(nodes.retrieve(retriever, keys=keys, **(search_kwargs or {})))
+    builder = _Builder(**_schemas(keys, with_tokens=tokens is not None))
+    builder.add_node(nodes.begin(keys=keys, store=store, tokens=tokens))
+    builder.add_node(nodes.retrieve(retriever, keys=keys, tokens=tokens, **(search_kwargs or {})))
     builder.add_node(
         nodes.grade_documents(grader, on_unknown=on_unknown, keys=keys, id_field=id_field)
     )
@@ -256,14 +263,17 @@ class _Builder(StateGraph[Any, Any, Any, Any]):
         return nodes.hold_back_drafts(super().compile(*args, **kwargs))
 
 
-def _schemas(keys: StateKeys) -> dict[str, type[Any]]:
+def _schemas(keys: StateKeys, *, with_tokens: bool) -> dict[str, type[Any]]:
     chat = {"messages": Annotated[list[AnyMessage], add_messages]}
-    names = list(keys.names())
+    token = ["feedback_token"] if with_tokens else []
+    names = [name for name in keys.names() if name != "feedback_token"] + token
     asked = ["question"] if keys.messages is None else ["messages"]
     return {
         "state_schema": state_schema("ReliableRAGState", keys, names, annotations=chat),
         "input_schema": state_schema("ReliableRAGInput", keys, asked, annotations=chat),
-        "output_schema": state_schema("ReliableRAGOutput", keys, _OUTPUT, annotations=chat),
+        "output_schema": state_schema(
+            "ReliableRAGOutput", keys, _OUTPUT + token, annotations=chat
+        ),
     }
 
 

@@ -15,8 +15,10 @@ from rich.text import Text
 
 from langchain_feedback.cli.answering import Answered, answer, chat_model, make_graph
 from langchain_feedback.cli.evidence import show_evidence
+from langchain_feedback.cli.loop import app as loop
 from langchain_feedback.cli.progress import reading_progress
 from langchain_feedback.cli.rendering import show_answer, show_grades
+from langchain_feedback.cli.serving import serve
 from langchain_feedback.demo.flywheel_records import FlywheelSettings, Policy, Signal
 from langchain_feedback.demo.handbook import golden_questions, handbook_documents, stop_words
 from langchain_feedback.errors import LangChainFeedbackError, UnreadableFileError
@@ -31,6 +33,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(loop, name="loop")
+app.command()(serve)
 _UNANSWERABLE = "Do you sell gift cards?"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

@@ -66,6 +66,9 @@ class StateKeys:
     """How often the question was rewritten."""
     trace_id: str = "trace_id"
     """The id of this question and its answer."""
+    feedback_token: str = "feedback_token"  # noqa: S105  a name
+    """What lets its asker's browser speak about the answer (see `FeedbackTokens`); it is kept
+    only where nodes are given `tokens`."""
     errors: str = "errors"
     """One dict for each failure that was survived: node, error class, chunk."""
     messages: str | None = None
@@ -107,6 +110,7 @@ DEFAULTS: dict[str, Any] = {
     "verifications": 0,
     "rewrites": 0,
     "trace_id": "",
+    "feedback_token": "",
     "errors": [],
     "messages": [],
 }
@@ -116,9 +120,8 @@ HELD_BACK = ("draft", "draft_id", "unsupported")
 """What only the nodes need: a draft is nobody's answer yet, so no stream shows it."""
 
 _TYPES: dict[str, Any] = {
-    **dict.fromkeys(
-        "question search_question draft draft_id answer status reason trace_id".split(), str
-    ),
+    **dict.fromkeys("question search_question draft draft_id answer status reason".split(), str),
+    **dict.fromkeys(("trace_id", "feedback_token"), str),
     **dict.fromkeys(("documents", "kept"), list[Document]),
     **dict.fromkeys(("grades", "citations", "claims", "checks", "errors"), list[dict[str, Any]]),
     **dict.fromkeys(("generations", "verifications", "rewrites"), int),

@@ -71,7 +71,7 @@ def _keep(
         asked=[recorded_for] if recorded_for else list(dict.fromkeys([question, searched])),
         answer=update["answer"],
         status=update["status"],
-        reason=update.get("reason") or None,
+        reason=(update["reason"] if "reason" in update else view.get("reason")) or None,
         grounded=view.get("grounded"),
         in_prompt=_chunks(view.kept),
         cited=_cited(view, known) if update["status"] == "answered" else None,

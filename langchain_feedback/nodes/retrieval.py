@@ -11,6 +11,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_feedback.claims import RESERVED, Asked, Claim, claims_of
 from langchain_feedback.documents import copy_document
 from langchain_feedback.nodes._node import Node
+from langchain_feedback.nodes._tokens import issuer
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.keys import DEFAULTS, StateKeys
 from langchain_feedback.traces import ATTEMPT_KEY, TRACE_ID_KEY, new_trace_id, trace_id_of
@@ -19,13 +20,20 @@ if TYPE_CHECKING:
     # Importing it takes a database library along, which graphs without a store do not need.
     from langchain_feedback.store.feedback_store import FeedbackStore
     from langchain_feedback.store.records import TraceRecord
+    from langchain_feedback.tokens import FeedbackTokens
 
 __all__ = ["begin", "retrieve", "store_of"]
 
-_PER_QUESTION = [key for key in DEFAULTS if key not in ("question", "documents", "messages")]
+_KEPT = ("question", "documents", "messages", "feedback_token")
+_PER_QUESTION = [key for key in DEFAULTS if key not in _KEPT]
 
 
-def begin(*, store: "FeedbackStore | None" = None, keys: StateKeys | None = None) -> Node:
+def begin(
+    *,
+    store: "FeedbackStore | None" = None,
+    tokens: "FeedbackTokens | None" = None,
+    keys: StateKeys | None = None,
+) -> Node:
     """Make the node that opens a question: a fresh trace id, and budgets at zero.
 
     It resets every per-question key, so that the second question on a thread has
@@ -38,8 +46,12 @@ def begin(*, store: "FeedbackStore | None" = None, keys: StateKeys | None = None
     Give it the store that `record_answer` has; else that one refuses to mix two questions
     and keeps nothing of the second.
 
+    With `tokens`, it writes `feedback_token` beside the trace id, for whoever asks: the
+    metadata's `user_id`, or else the session. A trace id that is no UUID has none.
+
     Args:
         store: Knows which ids were used. It is read only where the caller hands one over.
+        tokens: Issue the token that a client rates the answer with; None: there is none.
         keys: Your graph's names of the keys.
 
     Raises:
@@ -50,6 +62,7 @@ def begin(*, store: "FeedbackStore | None" = None, keys: StateKeys | None = None
         0
     """
     keys = keys or StateKeys()
+    token_for = issuer(tokens)
 
     def prepare(view: StateView) -> Asked | Update:
         metadata = view.config.get("metadata") or {}
@@ -60,7 +73,7 @@ def begin(*, store: "FeedbackStore | None" = None, keys: StateKeys | None = None
 
     def opened(view: StateView, trace_id: str) -> Update:
         reset = {key: StateView({}, keys).get(key) for key in _PER_QUESTION}
-        update = Update(reset | {"trace_id": trace_id})
+        update = Update(reset | {"trace_id": trace_id} | token_for(trace_id, view.config))
         if keys.messages is not None:
             update["question"] = _asked(view)
         return update
@@ -69,7 +82,7 @@ def begin(*, store: "FeedbackStore | None" = None, keys: StateKeys | None = None
         "begin",
         keys=keys,
         reads=["question", "messages"],
-        writes=_PER_QUESTION,
+        writes=[*_PER_QUESTION, *(["feedback_token"] if tokens else [])],
         prepare=prepare,
         # A Runnable: async graphs run it beside the event loop, since it may read.
         step=RunnableLambda(partial(_reserved, store), name="reserve_trace_id") if store else None,
@@ -95,6 +108,7 @@ def _reserved(store: "FeedbackStore", asked: Asked) -> Claim:
 def retrieve(
     retriever: Runnable[str, list[Document]],
     *,
+    tokens: "FeedbackTokens | None" = None,
     keys: StateKeys | None = None,
     **search_kwargs: Any,
 ) -> Node:
@@ -108,6 +122,7 @@ def retrieve(
 
     Args:
         retriever: Any retriever: a Runnable from a string to documents.
+        tokens: Those that `begin` has: an id that changes here needs another token.
         keys: Your graph's names of the keys.
         search_kwargs: Passed to each call of the retriever, for example `k=4`.
 
@@ -136,20 +151,21 @@ def retrieve(
         return {"metadata": metadata, "tags": [TAG_NOSTREAM]}
 
     learns = store_of(retriever) is not None
+    token_for = issuer(tokens)
 
     def finish(view: StateView, found: list[Document] | None) -> Update:
         update = Update(documents=[copy_document(document) for document in found or []])
         recorded = _recorded_as(found) if learns else None
         if recorded and recorded != view.get("trace_id"):
             # The id was used before: a rating must name the retrieval that it is about.
-            update["trace_id"] = recorded
+            update |= {"trace_id": recorded} | token_for(recorded, view.config)
         return update
 
     return Node(
         "retrieve",
         keys=keys,
         reads=["question", "search_question", "messages", "rewrites", "trace_id"],
-        writes=["documents", "trace_id"],
+        writes=["documents", "trace_id", *(["feedback_token"] if tokens else [])],
         prepare=lambda view: view.get("search_question") or view.question,
         step=retriever,
         finish=finish,

@@ -1,7 +1,7 @@
 """Chunks as they were last seen, and the cells that their feedback belongs to."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,10 +14,13 @@ from langchain_feedback.store.records import CellKey, Snapshot
 from langchain_feedback.store.schema import chunks
 from langchain_feedback.traces import storable
 
-__all__ = ["cells_of", "snapshots_of", "take_snapshots"]
+__all__ = ["cells_of", "heading_of", "headings_of", "snapshots_of", "take_snapshots"]
 
 _OURS = ("feedback", "relevance_score")
 """Metadata that this package writes itself: not the chunk's own."""
+
+_HEADINGS = ("heading", "title", "section", *(f"Header {level}" for level in range(1, 7)))
+"""Where loaders and splitters say what a chunk is about."""
 
 _KNOWN = select(
     chunks.c.chunk_id,
@@ -28,6 +31,8 @@ _KNOWN = select(
 ).where(
     chunks.c.namespace == bindparam("of"), chunks.c.chunk_id.in_(bindparam("ids", expanding=True))
 )
+
+_PAGE = 500
 
 _SEEN_AGAIN = timedelta(hours=1)
 """How long a snapshot goes unwritten although its chunk was seen again."""
@@ -104,6 +109,24 @@ def snapshots_of(
         if (cell := (row.cell_id, row.content_hash)) in wanted:
             found[cell].append(_read(row))
     return found
+
+
+def headings_of(
+    connection: Connection, namespace: str, chunk_ids: Sequence[str]
+) -> dict[str, str]:
+    """Return the heading of each chunk that has one, as last seen."""
+    found: dict[str, str] = {}
+    for start in range(0, len(chunk_ids), _PAGE):
+        for row in _rows(connection, namespace, chunk_ids[start : start + _PAGE]):
+            if heading := heading_of(json.loads(row.metadata)):
+                found[row.chunk_id] = heading
+    return found
+
+
+def heading_of(metadata: Mapping[str, Any]) -> str:
+    """Return what a chunk's metadata say that it is about; empty where they do not."""
+    said = (metadata.get(key) for key in _HEADINGS)
+    return next((text for text in said if isinstance(text, str) and text.strip()), "")
 
 
 def _rows(connection: Connection, namespace: str, ids: Sequence[str]) -> Iterable[Row[Any]]:

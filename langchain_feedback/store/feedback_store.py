@@ -4,6 +4,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_feedback.store.parts.base import KEPT
 from langchain_feedback.store.parts.evidence import Evidence
+from langchain_feedback.store.parts.inbox import Inbox
 from langchain_feedback.store.parts.log import Log
 from langchain_feedback.store.parts.traces import Traces
 from langchain_feedback.store.parts.upkeep import Upkeep
@@ -12,7 +13,7 @@ from langchain_feedback.store.parts.votes import Votes
 __all__ = ["FeedbackStore"]
 
 
-class FeedbackStore(Traces, Votes, Evidence, Log, Upkeep):
+class FeedbackStore(Traces, Votes, Inbox, Evidence, Log, Upkeep):
     """Keeps each retrieval, what people said about it, and the evidence that follows.
 
     Safe to share between threads and event loops; a file or a PostgreSQL database may be

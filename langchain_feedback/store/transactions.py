@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from langchain_feedback.store.migrations.running import version_of
+
 if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_feedback.store.database import Lock
     from langchain_feedback.store.feedback_store import FeedbackStore
+    from langchain_feedback.store.questions import Question
 
-__all__ = ["clock", "reading", "writing"]
+__all__ = ["clock", "is_made", "question_of", "reading", "writing"]
 
 
 @contextmanager
@@ -47,3 +50,22 @@ def writing(
 def clock(store: "FeedbackStore", connection: Connection) -> "datetime":
     """Return this instant in UTC, by the clock that all writers of the database share."""
     return store._database.now(connection)  # noqa: SLF001
+
+
+def is_made(store: "FeedbackStore") -> bool:
+    """Return whether the database holds a feedback store already; nothing is made.
+
+    Raises:
+        StoreError: If the database cannot be read.
+    """
+    with store._database.reading() as connection:  # noqa: SLF001
+        return version_of(connection) > 0
+
+
+def question_of(store: "FeedbackStore", text: str) -> "Question":
+    """Return a question with its vector, as the store keeps it: at most one embedding call.
+
+    Raises:
+        ValueError: If it is blank.
+    """
+    return store._question(text, None, embed=True)  # noqa: SLF001

@@ -773,7 +773,7 @@ async def test_offline_needs_no_model(mode):
 WRONG_MODELS = ["gpt-5", "", None, 3, object(), "Offline", lambda prompt: "yes", FakeChatModel]
 
 
-@pytest.mark.parametrize("wrong", WRONG_MODELS, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG_MODELS, ids=lambda wrong: type(wrong).__name__)
 def test_a_wrong_model_is_a_type_error_that_says_what_to_pass(wrong):
     with pytest.raises(TypeError, match=r"chat model.*'offline'"):
         create_reliable_rag(ListRetriever(documents=[]), wrong)

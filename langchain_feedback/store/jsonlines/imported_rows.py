@@ -66,12 +66,18 @@ def write_signal(connection: Connection, namespace: str, line: SignalLine) -> No
     """Keep a new signal, and its trace unless that is known; the caller has it credited.
 
     Raises:
-        ValueError: If there is no such signal, or its rating is none.
+        ValueError: If there is no such signal, its rating is none, or it is held by no burst.
         UnknownTraceError: If another namespace holds a trace of this id.
         UnknownChunkError: If the target is none of the trace's candidates.
     """
-    given = line.model_dump(exclude={"type", "trace", "retracted_at"})
-    row = Event(**given).as_row(namespace) | {"retracted_at": line.retracted_at}
+    if line.state is not None and line.burst_id is None:
+        msg = f"burst_id: a signal that is {line.state} needs one"
+        raise ValueError(msg)
+    kept = line.model_dump(include={"value", "retracted_at", "state", "burst_id"})
+    given = line.model_dump(exclude={"type", "trace", "retracted_at", "state", "burst_id"})
+    if line.signal == "dwell" and line.value is None:
+        given["value"] = 0.0  # exports of releases that kept no time
+    row = Event(**given).as_row(namespace) | kept
     of_trace = traces.c.trace_id == line.trace_id
     owner = connection.execute(select(traces.c.namespace).where(of_trace)).scalar()
     if owner not in (None, namespace):

@@ -15,12 +15,13 @@ number, so that importing the log again, or when it has grown, adds only what is
 | type | fields |
 | --- | --- |
 | `chunk` | `chunk_id`, `document_id`, `cell_id`, `content_hash`, `text`, `metadata`, `dropped`, `source`, `last_seen` |
-| `signal` | `event_id`, `trace_id`, `signal`, `rating`, `target` (a chunk id; empty: the answer), `actor`, `reviewer`, `comment`, `correction`, `client_time`, `received_at`, `retracted_at`, `trace` |
+| `signal` | `event_id`, `trace_id`, `signal`, `rating`, `value` (milliseconds of a dwell), `target` (a chunk id; empty: the answer), `actor`, `reviewer`, `comment`, `correction`, `client_time`, `received_at`, `retracted_at`, `state` (`held` or `dropped` with its burst), `burst_id`, `trace` |
 | `pin` | `pin_id`, `question`, `chunk_id` (the cell's), `content_hash`, `actor`, `created_at`, `retracted_at` |
 
 `trace` is null while the trace is awaited, else an object of `question`, `actor`, `session_id`,
-`answer`, `status`, `grounded`, `model`, `index_version`, `created_at`, `searches` (text by
-attempt) and `chunks`: of each candidate `chunk_id`, `cell_id`, `content_hash`, `attempt`,
+`answer`, `status`, `reason`, `grounded`, `model`, `index_version`, `traffic`, `created_at`,
+`searches` (text by attempt) and `chunks`: of each candidate `chunk_id`, `cell_id`,
+`content_hash`, `attempt`,
 `base_rank`, `final_rank`, `base_score`, `belief`, `multiplier`, `final_score`, `origin`,
 `returned`, `in_prompt`, `cited`, `grade` (see `records.TraceChunk`). Times are ISO 8601 in UTC; an import
 takes any zone and no time without one. What a signal counts follows from its name.
@@ -143,9 +144,11 @@ class TraceLine(_Line):
     session_id: Text | None = None
     answer: Text | None = None
     status: Text | None = None
+    reason: Text | None = None
     grounded: Flag | None = None
     model: Text | None = None
     index_version: Text | None = None
+    traffic: Text | None = None
     created_at: Time
     searches: dict[Attempt, Text] = {}
     chunks: list[CandidateLine] = []
@@ -159,6 +162,7 @@ class SignalLine(_Line):
     trace_id: Name
     signal: Text
     rating: Number | None = None
+    value: Score | None = None
     target: Text = ""
     actor: Text | None = None
     reviewer: Flag = False
@@ -167,6 +171,8 @@ class SignalLine(_Line):
     client_time: Time | None = None
     received_at: Time
     retracted_at: Time | None = None
+    state: Literal["held", "dropped"] | None = None
+    burst_id: Name | None = None
     trace: TraceLine | None
 
 

@@ -10,6 +10,11 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from langchain_feedback.store.evidence import batched, recredit
 from langchain_feedback.store.questions import forget_memory
 from langchain_feedback.store.schema import chunks, pins, signals, trace_chunks, traces
+from langchain_feedback.store.upkeep.forgetting_loop import (
+    forget_asked,
+    forget_lost_words,
+    forget_reviewer,
+)
 from langchain_feedback.store.upkeep.removing import (
     Access,
     drop_questions,
@@ -47,6 +52,7 @@ def forget(access: Access, actor: str) -> Forgotten:
     total = [0, 0, 0]
     for page in pages_of(own, _TRACES):
         with access.page() as (connection, half_life), _overwritten(connection):
+            forget_asked(connection, access.namespace, page, set(own))
             counted = _forget_traces(connection, access.namespace, actor, page, half_life)
             total = [sum(pair) for pair in zip(total, counted, strict=True)]
     elsewhere = (
@@ -62,6 +68,8 @@ def forget(access: Access, actor: str) -> Forgotten:
             said += _forget_signals(connection, access.namespace, page, half_life)
     with access.page() as (connection, _), _overwritten(connection):
         kept, gone = _forget_pins(connection, access.namespace, actor)
+        forget_reviewer(connection, access.namespace, actor)
+        forget_lost_words(connection, access.namespace)
     own_signals, of_others, questions = total
     return Forgotten(own_signals + said, of_others, len(own), questions + gone, kept)
 

@@ -1,12 +1,14 @@
 """Removing what is old: signals first, then everything that only they kept."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, select
+from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
+from langchain_feedback.store.loop_schema import review_items
 from langchain_feedback.store.questions import forget_memory
 from langchain_feedback.store.schema import (
     chunks,
@@ -17,6 +19,7 @@ from langchain_feedback.store.schema import (
     trace_chunks,
     traces,
 )
+from langchain_feedback.store.upkeep.forgetting_loop import drop_items
 from langchain_feedback.store.upkeep.removing import (
     Access,
     drop_questions,
@@ -44,6 +47,8 @@ class Pruned:
     pins: int
     """Ones that had been taken back."""
     questions: int
+    reviews: int = 0
+    """Review items that nobody decided in time."""
 
 
 def instant_of(older_than: datetime | timedelta, now: datetime) -> datetime:
@@ -76,6 +81,7 @@ def prune(access: Access, before: datetime) -> Pruned:
         pins=_prune_pins(access, before),
         snapshots=_prune_snapshots(access, before),
         questions=_prune_questions(access),
+        reviews=_prune_reviews(access, before),
     )
 
 
@@ -158,6 +164,26 @@ def _is_referred_to(namespace: str) -> ColumnElement[bool]:
     )
     pinned: Any = select(pins.c.chunk_id).where(pins.c.namespace == namespace)
     return exists(found) | exists(credited) | chunks.c.cell_id.in_(pinned)
+
+
+def _prune_reviews(access: Access, before: datetime) -> int:
+    """Remove what expired, and people's words from what was decided; the labels stay."""
+    mine = review_items.c.namespace == access.namespace
+    expired = mine & (review_items.c.state == "expired") & (review_items.c.expires_at < before)
+    gone = 0
+    for page in pages_of(access.read(select(review_items.c.item_id).where(expired)), _TRACES):
+        with access.page() as (connection, _):
+            gone += drop_items(connection, page)
+    decided = mine & (review_items.c.state == "decided") & (review_items.c.decided_at < before)
+    quoting = decided & review_items.c.snapshot.contains('"event_id"', autoescape=True)
+    for page in pages_of(access.read(select(review_items.c.item_id).where(quoting)), _TRACES):
+        with access.page() as (connection, _):
+            still = select(review_items).where(quoting, review_items.c.item_id.in_(page))
+            for row in connection.execute(still).all():
+                snapshot = json.dumps(json.loads(row.snapshot) | {"said": []})
+                this = update(review_items).where(review_items.c.item_id == row.item_id)
+                connection.execute(this.values(snapshot=snapshot))
+    return gone
 
 
 def _prune_questions(access: Access) -> int:

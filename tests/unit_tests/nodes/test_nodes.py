@@ -306,7 +306,7 @@ async def test_trace_id_and_attempt_reach_the_retriever(mode):
     assert (first_meta["feedback_attempt"], second_meta["feedback_attempt"]) == (1, 2)
 
 
-@pytest.mark.parametrize("name", set(cases()) - {"begin", "abstain"})
+@pytest.mark.parametrize("name", sorted(set(cases()) - {"begin", "abstain"}))
 @both_modes
 async def test_a22_parent_callbacks_tags_and_metadata_reach_child_runs(name, mode):
     node, state, _ = cases()[name]

@@ -307,12 +307,13 @@ def test_an_export_holds_what_evidence_rests_on(url, tmp_path):
     assert voted | {"received_at": 0} == {
         "type": "signal", "event_id": "e", "trace_id": "t", "signal": "rating", "rating": 5,
         "target": "c", "actor": None, "reviewer": True, "comment": "gut", "correction": None,
-        "client_time": None, "received_at": 0, "retracted_at": None,
+        "client_time": None, "received_at": 0, "retracted_at": None, "value": None,
+        "state": None, "burst_id": None,
     }  # fmt: skip
     assert trace | {"created_at": 0} == {
         "question": "Wie lange?", "actor": "ann", "session_id": None, "answer": "Zwei Wochen",
-        "status": None, "grounded": True, "model": "m", "index_version": None, "created_at": 0,
-        "searches": {"1": "Dauer"},
+        "status": None, "reason": None, "grounded": True, "model": "m", "index_version": None,
+        "traffic": None, "created_at": 0, "searches": {"1": "Dauer"},
     }  # fmt: skip
     assert candidate == {
         "chunk_id": "c", "cell_id": seen["cell_id"], "content_hash": seen["content_hash"],

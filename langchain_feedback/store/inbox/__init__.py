@@ -1,0 +1,1 @@
+"""How signals of clients arrive: within limits, once each, and bursts held back."""
