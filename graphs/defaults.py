@@ -2,7 +2,9 @@
 
 `OPENAI_API_KEY` or `OPENAI_BASE_URL` set: langchain-openai for chat and embeddings,
 FAISS for search. Otherwise the offline parts and TF-IDF. `DOCS_FOLDER` names your
-files; without it the graphs answer from the demo's handbook.
+files; without it the graphs answer from the demo's handbook. `LANGCHAIN_FEEDBACK_DATABASE`
+names a feedback store: then answers are kept, ratings change what comes next, and with
+`LANGCHAIN_FEEDBACK_KEYS` each answer brings a token for a browser's signals.
 """
 
 import os
@@ -15,6 +17,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda
 
+from langchain_feedback import FeedbackRetriever, FeedbackStore, FeedbackTokens
 from langchain_feedback.demo.handbook import handbook_documents
 from langchain_feedback.local.reading import read_folder
 from langchain_feedback.local.splitting import split_sections
@@ -51,7 +54,24 @@ def default_retriever(k: int = 4) -> Runnable[str, list[Document]]:
             index = _index(k)
         return index.invoke(question)
 
-    return RunnableLambda(search, name="search")
+    base = RunnableLambda(search, name="search")
+    store = default_store()
+    return base if store is None else FeedbackRetriever(base_retriever=base, store=store, k=k)
+
+
+@cache
+def default_store() -> FeedbackStore | None:
+    """Return the feedback store that the environment names, if it does."""
+    database = os.environ.get("LANGCHAIN_FEEDBACK_DATABASE")
+    if not database:
+        return None
+    url = database if "://" in database else f"sqlite:///{database}"
+    return FeedbackStore(url, namespace=os.environ.get("LANGCHAIN_FEEDBACK_NAMESPACE", "default"))
+
+
+def default_tokens() -> FeedbackTokens | None:
+    """Return what signs the tokens of answers; None without a store or without keys."""
+    return None if default_store() is None else FeedbackTokens.from_env()
 
 
 @cache

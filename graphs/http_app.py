@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
+from graphs.defaults import default_store
 from langchain_feedback import FeedbackStore, FeedbackTokens
 from langchain_feedback.loop.owners import Owners
 
@@ -27,12 +28,9 @@ def pages() -> ASGIApp:
         from langchain_feedback.server.app import create_app  # noqa: PLC0415  an extra
     except ImportError as error:
         return _missing(f'The pages need {error.name}: pip install "langchain-feedback[server]"')
-    database = os.environ.get("LANGCHAIN_FEEDBACK_DATABASE", "feedback.db")
-    url = database if "://" in database else f"sqlite:///{database}"
-    namespace = os.environ.get("LANGCHAIN_FEEDBACK_NAMESPACE", "default")
     owners = os.environ.get("LANGCHAIN_FEEDBACK_OWNERS")
     return create_app(
-        FeedbackStore(url, namespace=namespace),
+        default_store() or FeedbackStore(),
         tokens=FeedbackTokens.from_env(),
         owners=Owners.from_toml(owners) if owners else None,
     )

@@ -9,7 +9,15 @@ from urllib.parse import urlencode
 import typer
 from rich.console import Console
 
-from langchain_feedback.cli.loop_shared import load, opened, print_json, print_table, say, told
+from langchain_feedback.cli.loop_shared import (
+    load,
+    opened,
+    owners_of,
+    print_json,
+    print_table,
+    say,
+    told,
+)
 from langchain_feedback.tokens import FeedbackTokens
 
 __all__ = ["Database", "Namespace", "app"]
@@ -26,10 +34,14 @@ Database = Annotated[
     ),
 ]
 Namespace = Annotated[str, typer.Option(help="Whose feedback.")]
+Owning = Annotated[
+    Path | None,
+    typer.Option(envvar="LANGCHAIN_FEEDBACK_OWNERS", help="Who owns what: owners.toml."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Days = Annotated[float, typer.Option(min=0.01, help="How far back, in days.")]
 Limit = Annotated[int, typer.Option(min=1, help="The most rows.")]
-_FILE = "feedback.db"
+_FILE, _LONGEST_NAME = "feedback.db", 80
 
 
 @app.command()
@@ -83,11 +95,12 @@ def sources(
 
 
 @app.command()
-def mine(
+def mine(  # noqa: PLR0917  each is an option
     database: Database = _FILE,
     namespace: Namespace = "default",
     days: Days = 7,
     limit: Annotated[int, typer.Option(min=1, help="The most items that may wait.")] = 40,
+    owners: Owning = None,
     as_json: Json = False,
 ) -> None:
     """Derive signals, check the sources, and fill the review queue; twice is harmless."""
@@ -99,7 +112,7 @@ def mine(
     with told(), opened(database, namespace) as store:
         derived = derive_signals(store)
         alarms = check_sources(store)
-        missing = missing_documents(store)
+        missing = missing_documents(store, owners=owners_of(owners))
         mined = fill(store, days=days, limit=limit)
     if as_json:
         print_json(
@@ -121,10 +134,11 @@ def mine(
 
 
 @app.command()
-def review(
+def review(  # noqa: PLR0917  each is an option
     database: Database = _FILE,
     namespace: Namespace = "default",
     reviewer: Annotated[str, typer.Option(help="Your name; without it, the login name.")] = "",
+    owners: Owning = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take your last verdict back.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -133,7 +147,7 @@ def review(
     from langchain_feedback.loop.review import ReviewQueue  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
-        queue = ReviewQueue(store)
+        queue = ReviewQueue(store, owners=owners_of(owners))
         if as_json:
             waiting = [asdict(item) for item in queue.items(state="open")]
             for item in waiting:
@@ -189,6 +203,33 @@ def export(  # noqa: PLR0917  each is an option
     say(f"{done.rows} rows of {done.questions} reviewed questions: {where}")
     if done.left_out:
         say(f"{done.left_out} questions have nothing to say in this form.", "dim")
+
+
+@app.command()
+def deliver(
+    owners: Annotated[
+        Path, typer.Option(envvar="LANGCHAIN_FEEDBACK_OWNERS", help="Who owns what: owners.toml.")
+    ],
+    folder: Annotated[Path, typer.Option(help="Where the files of the outbox go.")] = Path(
+        "outbox"
+    ),
+    database: Database = _FILE,
+    namespace: Namespace = "default",
+    as_json: Json = False,
+) -> None:
+    """Tell the owners of documents what to correct or write: once a week each."""
+    from langchain_feedback.loop.outbox import deliver as send  # noqa: PLC0415
+    from langchain_feedback.loop.outbox import write_digests  # noqa: PLC0415
+
+    with told(), opened(database, namespace) as store:
+        known = owners_of(owners)
+        new = write_digests(store, known) if known else 0
+        done = send(store, known, folder=folder) if known else None
+    if as_json:
+        print_json({"new": new, **(asdict(done) if done else {})})
+        return
+    if done:
+        say(f"Digests: {new} new, {done.sent} sent, {done.failed} failed, {done.waiting} waiting.")
 
 
 @app.command()
@@ -260,9 +301,10 @@ def invite(
                 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
             )
             raise ValueError(msg)
-        if not name.strip():
-            msg = "A reviewer needs a name."
+        name = " ".join(name.split())
+        if not name or not name.isprintable() or len(name) > _LONGEST_NAME:
+            msg = f"A reviewer needs a name of at most {_LONGEST_NAME} characters."
             raise ValueError(msg)
-        token = tokens.issue(f"reviewer:{name.strip()}", scope="review")
-    link = f"{url.rstrip('/')}/login?{urlencode({'reviewer': name.strip(), 'token': token})}"
-    typer.echo(json.dumps({"reviewer": name.strip(), "url": link}) if as_json else link)
+        token = tokens.issue(f"reviewer:{name}", scope="review")
+    link = f"{url.rstrip('/')}/login?{urlencode({'reviewer': name, 'token': token})}"
+    typer.echo(json.dumps({"reviewer": name, "url": link}) if as_json else link)

@@ -7,30 +7,34 @@ from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
 
 from langchain_feedback.errors import LangChainFeedbackError
+from langchain_feedback.loop.owners import Owners
 from langchain_feedback.quotes.plain import plain_text
-from langchain_feedback.store.feedback_store import FeedbackStore
-from langchain_feedback.store.transactions import is_made
 
-__all__ = ["load", "opened", "print_json", "print_table", "say", "told", "url_of"]
+if TYPE_CHECKING:
+    from langchain_feedback.store.feedback_store import FeedbackStore
+
+__all__ = ["load", "opened", "owners_of", "print_json", "print_table", "say", "told", "url_of"]
 
 
 _LONGEST = 200
 
 
 @contextmanager
-def opened(database: str, namespace: str) -> Iterator[FeedbackStore]:
+def opened(database: str, namespace: str) -> Iterator["FeedbackStore"]:
     """Open the store of a command; a file that is not there is an error, not a new one."""
+    # They take half a second to load, and other commands do without them.
+    from langchain_feedback.store.feedback_store import FeedbackStore  # noqa: PLC0415
+    from langchain_feedback.store.transactions import is_made  # noqa: PLC0415
+
     store = FeedbackStore(url_of(database), namespace=namespace)
     if not is_made(store):
         msg = f"{database} holds no feedback store: a FeedbackStore makes it."
@@ -49,6 +53,8 @@ def url_of(database: str) -> str:
         database = f"sqlite:///{database}"
     if not database.startswith("sqlite"):
         return database
+    from sqlalchemy import make_url  # noqa: PLC0415
+
     path = Path(make_url(database).database or "")
     # An empty file would be made into a store, which nobody asked for.
     if not path.is_file() or not path.stat().st_size:
@@ -58,6 +64,11 @@ def url_of(database: str) -> str:
         )
         raise ValueError(msg)
     return database
+
+
+def owners_of(path: Path | None) -> Owners | None:
+    """Read who owns which document."""
+    return None if path is None else Owners.from_toml(path)
 
 
 def load(path: str) -> Any:
@@ -84,7 +95,7 @@ def load(path: str) -> Any:
 @contextmanager
 def told(*others: type[Exception]) -> Iterator[None]:
     """Say in one line what went wrong."""
-    known = (LangChainFeedbackError, ValueError, ArgumentError, OSError, *others)
+    known: tuple[type[Exception], ...] = (LangChainFeedbackError, ValueError, OSError, *others)
     try:
         yield
     except known as error:

@@ -10,7 +10,6 @@ from rich.text import Text
 from langchain_feedback.cli.loop import Database, Namespace
 from langchain_feedback.cli.loop_shared import told, url_of
 from langchain_feedback.errors import MissingExtraError
-from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.tokens import FeedbackTokens
 
 __all__ = ["serve"]
@@ -42,6 +41,7 @@ def serve(
 
             from langchain_feedback.loop.owners import Owners  # noqa: PLC0415
             from langchain_feedback.server.app import create_app  # noqa: PLC0415
+            from langchain_feedback.store.feedback_store import FeedbackStore  # noqa: PLC0415
         except ImportError as error:
             msg = f'The pages need {error.name}. Run: pip install "langchain-feedback[server]"'
             raise MissingExtraError(msg) from error

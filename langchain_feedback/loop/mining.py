@@ -13,7 +13,7 @@ from langchain_feedback.loop.worst import WorstQuestion, rank_questions
 from langchain_feedback.quotes.locate import locate_quote
 from langchain_feedback.store.asking import Ask, read_asks
 from langchain_feedback.store.evidence import batched
-from langchain_feedback.store.inbox.bursts import HeldBurst
+from langchain_feedback.store.inbox.bursts import HeldBurst, read_bursts
 from langchain_feedback.store.reviewing.finding import chunk_entry
 from langchain_feedback.store.reviewing.items import (
     Candidate,
@@ -79,7 +79,8 @@ def mine(
         asks = read_asks(connection, store.namespace, since=since, until=now)
         waiting = count_items(connection, store.namespace, "open")
         seen = seen_until(connection, store.namespace)
-        bursts = [_of_burst(connection, store.namespace, one) for one in store.bursts()]
+        held = read_bursts(connection, store.namespace)
+        bursts = [_of_burst(connection, store.namespace, one) for one in held]
     chosen, reasons = _chosen(asks)
     known = [ask for ask in chosen if is_seen(seen, ask.question_id, ask.created_at)]
     chosen = [ask for ask in chosen if ask not in known]

@@ -79,8 +79,14 @@ def test_pages_and_signals_beside_the_graphs_with_signed_links_check8(tmp_path, 
             assert client.get(f"/feedback/{name}").status_code == 200, name
         reply = vote(client, trace_id)
         assert (reply.status_code, reply.json()["events"][0]["status"]) == (202, "accepted")
+        asked = {"assistant_id": "reliable_rag", "input": {"question": "How long is a refund?"}}
+        answer = client.post("/runs/wait", json=asked).json()
+        event = {"event_id": "e2", "token": answer["feedback_token"], "signal": "thumbs_up"}
+        reply = client.post("/feedback/v1/signals", json={"events": [event]})
+        assert reply.json()["events"][0]["status"] == "accepted"
     with FeedbackStore(env(tmp_path)["LANGCHAIN_FEEDBACK_DATABASE"]) as store:
-        assert [one.signal for one in store.signals_since()] == ["copy"]
+        found = [(one.signal, one.trace_id) for one in store.signals_since()]
+        assert found == [("copy", trace_id), ("thumbs_up", answer["trace_id"])]
 
 
 def test_the_servers_own_users_review_where_it_authenticates_check8(tmp_path, trace_id):

@@ -277,6 +277,19 @@ def test_openai(extra: Any) -> None:
     assert printed == ["It takes 14 days."]
 
 
+def test_server(extra: Any) -> None:
+    program = """
+        from starlette.testclient import TestClient
+        from langchain_feedback import FeedbackStore
+        from langchain_feedback.server.app import create_app
+        here = {"base_url": "http://127.0.0.1", "client": ("127.0.0.1", 5000)}
+        client = TestClient(create_app(FeedbackStore("sqlite://")), **here)
+        client.post("/login", data={"name": "Ann"})
+        print(client.get("/queue").status_code, client.get("/static/style.css").status_code)
+    """
+    assert extra("server").program(dedent(program)) == ["200 200"]
+
+
 def test_faiss(extra: Any) -> None:
     program = """
         from langchain_core.embeddings import DeterministicFakeEmbedding

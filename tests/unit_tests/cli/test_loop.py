@@ -157,3 +157,16 @@ def test_another_programs_file_is_left_alone(tmp_path):
         names = connection.execute("SELECT name FROM sqlite_master").fetchall()
     connection.close()
     assert names == [("theirs",)]
+
+
+def test_owners_get_what_is_theirs(loop, tmp_path):
+    owners = tmp_path / "owners.toml"
+    owners.write_text('[[owners]]\nname = "Billing"\nsources = ["*refund*"]\nchannel = "outbox"\n')
+    loop("mine")
+    typed = "1 3 =Ten days.\nq\n"
+    loop("review", "--reviewer", "ann", "--owners", str(owners), typed=typed)
+    done = ("deliver", "--owners", str(owners), "--folder", str(tmp_path / "outbox"))
+    assert "1 new, 1 sent" in loop(*done)
+    assert "Ten days." in "".join(one.read_text() for one in (tmp_path / "outbox").iterdir())
+    assert "0 new, 0 sent" in loop(*done)
+    assert "owners" in loop("deliver", "--owners", str(tmp_path / "none.toml"), code=2)

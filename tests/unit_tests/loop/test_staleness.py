@@ -1,6 +1,7 @@
 """Alarms over sources: complaints that rise, texts that changed, sources that are gone."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
@@ -216,6 +217,14 @@ def test_complaints_are_alarmed_once_and_closed_once_it_is_over(store):
     assert open_alarms(store) == []
     # What is over is not raised again from the same answers.
     assert check_sources(store, now=week(14)) == check_sources(store, now=week(15)) == []
+
+
+def test_two_checks_at_once_raise_one_alarm(store):
+    now = complained(store)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: check_sources(store, now=now), range(4)))
+    assert len([alarm for alarms in found for alarm in alarms]) == 1
+    assert kinds(open_alarms(store)) == [("fees.md", "complaints")]
 
 
 def test_a_new_text_closes_complaints(store):
