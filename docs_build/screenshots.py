@@ -26,6 +26,7 @@ from langchain_feedback.demo.handbook import handbook_documents  # noqa: E402
 from langchain_feedback.loop.corrections import Corrections  # noqa: E402
 from langchain_feedback.loop.mining import mine  # noqa: E402
 from langchain_feedback.loop.missing import missing_documents  # noqa: E402
+from langchain_feedback.loop.owners import Owner, Owners  # noqa: E402
 from langchain_feedback.loop.review import ReviewQueue  # noqa: E402
 from langchain_feedback.server.app import create_app  # noqa: E402
 from langchain_feedback.store.schema import traces  # noqa: E402
@@ -35,6 +36,7 @@ from tests.chromium import chromium  # noqa: E402
 ASSETS = ROOT / "docs" / "assets"
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 400, "height": 860}
 BOOK = {document.id: document for document in handbook_documents()}
+OWNERS = Owners([(Owner("Billing"), ["*refund*"])], default=Owner("Docs team"))
 QUESTIONS = {
     "How long does a refund take?": ("refund-window", "cancel", "refund-timing"),
     "When is my money back?": ("refund-window", "refund-timing", "cancel"),
@@ -62,9 +64,9 @@ def history(store: FeedbackStore) -> None:
     store.record_trace("gift", "Do you sell gift cards?", [], actor="u9")
     store.update_trace("gift", status="abstained", reason="no_documents")
     grow_old(store)
-    missing_documents(store)
+    missing_documents(store, owners=OWNERS)
     mine(store)
-    queue = ReviewQueue(store, double=0)
+    queue = ReviewQueue(store, double=0, owners=OWNERS)
     item = queue.claim("Ben")
     queue.decide(item, "confirm", right_chunks=[item.snapshot["chunks"][-1]["chunk_id"]],
                  correction="The money is back within five working days of approval.",
@@ -86,7 +88,9 @@ def grow_old(store: FeedbackStore) -> None:
 @contextmanager
 def served(store: FeedbackStore) -> Iterator[str]:
     """Serve the pages on a free port."""
-    config = uvicorn.Config(create_app(store), host="127.0.0.1", port=0, log_level="warning")
+    config = uvicorn.Config(
+        create_app(store, owners=OWNERS), host="127.0.0.1", port=0, log_level="warning"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

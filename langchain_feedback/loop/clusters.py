@@ -182,7 +182,8 @@ def _name(searched: Iterable[Sequence[AskedChunk]], headings: Mapping[str, str])
 
 
 def _commonest(counts: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
+    # Of equals the first that was counted stays first: what searches ranked higher.
+    return tuple(sorted(counts, key=lambda name: -counts[name]))
 
 
 def _told_apart(clusters: Iterable[Cluster]) -> list[Cluster]:
