@@ -103,6 +103,7 @@ def test_an_abstention_is_recorded_with_its_grades_and_credits_nobody(store, ret
     result = graph.invoke({"question": QUESTION})
     trace = store.trace(result["trace_id"])
     assert (trace.status, trace.grounded, trace.answer) == ("abstained", None, result["answer"])
+    assert trace.reason == "none_relevant"
     assert graded(trace) == {"refund": ("no", False, None), "keys": ("no", False, None)}
     store.rate(result["trace_id"], 1)
     assert store.evidence_for(QUESTION).cells == ()

@@ -83,7 +83,8 @@ class Upkeep(StoreBase):
 
         Evidence and pins go unless another chunk id has the same text and source: then they
         are that chunk's, too. `snapshots(cells_of([document]))` names all ids of a text.
-        Votes on whole answers stay, and credit the chunks that are left. Take the chunks out
+        Votes on whole answers stay, and credit the chunks that are left. Review items and owners'
+        items keep the ids, and lose the texts. Take the chunks out
         of the index first, or the next retrieval brings them back.
 
         Returns:

@@ -12,6 +12,7 @@ from langchain_feedback.store.questions import forget_memory
 from langchain_feedback.store.schema import chunks, pins, signals, trace_chunks, traces
 from langchain_feedback.store.upkeep.forgetting_loop import (
     forget_asked,
+    forget_chunk_texts,
     forget_lost_words,
     forget_reviewer,
 )
@@ -178,6 +179,7 @@ def forget_chunks(access: Access, ids: Sequence[str]) -> int:
         with access.page() as (connection, half_life), _overwritten(connection):
             _forget_candidates(connection, access.namespace, doomed, page, half_life)
     with access.page() as (connection, _), _overwritten(connection):
+        forget_chunk_texts(connection, access.namespace, {*doomed, *ids})
         for part in batched(sorted(doomed)):
             mine = chunks.c.namespace == access.namespace
             connection.execute(delete(chunks).where(mine, chunks.c.chunk_id.in_(part)))

@@ -20,7 +20,13 @@ from langchain_feedback.store.loop_schema import (
 from langchain_feedback.store.questions import question_key
 from langchain_feedback.store.schema import pins, questions, signals, traces
 
-__all__ = ["drop_items", "forget_asked", "forget_lost_words", "forget_reviewer"]
+__all__ = [
+    "drop_items",
+    "forget_asked",
+    "forget_chunk_texts",
+    "forget_lost_words",
+    "forget_reviewer",
+]
 
 _OF_THE_ASKER = ("answer", "searches", "asked_at", "citations", "said")
 """What a snapshot holds of one person's conversation."""
@@ -88,6 +94,45 @@ def forget_lost_words(connection: Connection, namespace: str) -> None:
         if kept != snapshot.get("said", []):
             _write(connection, review_items, item_id, json.dumps(snapshot | {"said": kept}))
     _forget_lost_questions(connection, namespace)
+
+
+def forget_chunk_texts(connection: Connection, namespace: str, doomed: Collection[str]) -> None:
+    """Take the texts of some chunks out of snapshots, and what answers quoted of them.
+
+    The ids and hashes stay, and with them the verdicts.
+    """
+    for table in (review_items, owner_items):
+        rows = select(table.c.item_id, table.c.snapshot).where(table.c.namespace == namespace)
+        for row in connection.execute(rows).all():
+            snapshot = json.loads(row.snapshot)
+            if changed := _without_chunks(snapshot, doomed):
+                _write(connection, table, row.item_id, json.dumps(changed))
+    retested = (owner_items.c.namespace == namespace) & owner_items.c.retest.is_not(None)
+    for row in connection.execute(select(owner_items).where(retested)).all():
+        sides = json.loads(row.retest)
+        cut = {
+            name: (isinstance(side, dict) and _without_chunks(side, doomed)) or side
+            for name, side in sides.items()
+        }
+        if cut != sides:
+            this = update(owner_items).where(owner_items.c.item_id == row.item_id)
+            connection.execute(this.values(retest=json.dumps(cut)))
+
+
+def _without_chunks(snapshot: Mapping[str, Any], doomed: Collection[str]) -> dict[str, Any] | None:
+    """Return a snapshot without the texts of some chunks; None where it holds none."""
+    pool = snapshot.get("chunks") or []
+    if not any(chunk.get("chunk_id") in doomed for chunk in pool):
+        return None
+    chunks = [
+        chunk | {"text": "", "heading": ""} if chunk.get("chunk_id") in doomed else chunk
+        for chunk in pool
+    ]
+    citations = [
+        one for one in snapshot.get("citations") or [] if one.get("chunk_id") not in doomed
+    ]
+    quoted = {"citations": citations} if "citations" in snapshot else {}
+    return {**snapshot, "chunks": chunks, **quoted}
 
 
 def drop_items(connection: Connection, item_ids: Sequence[str]) -> int:

@@ -216,7 +216,6 @@ def test_mining_twice_adds_nothing_whatever_became_of_an_item_check6(store):
 
 def test_an_item_outlives_its_trace_check6(store):
     queue = filled(store)
-    store.forget_chunks([document.id for document in POOL])
     for signal in store.signals_since():
         store.retract(signal.event_id)
     store.prune(datetime.now(UTC) + timedelta(days=1))
