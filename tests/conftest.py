@@ -1,7 +1,7 @@
-"""How property tests run (without a clock, in CI the same examples each time); PostgreSQL."""
+"""How property tests run (without a clock, in CI the same each time), reports, PostgreSQL."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -26,3 +26,13 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
     """The URL of an empty database of this test's own: `postgresql+psycopg://...`."""
     with postgres_server.database() as url:
         yield url
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a report travel from a worker: what a test logged may hold lone surrogates."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "replace").decode()) for name, text in report.sections
+    ]
+    return report
