@@ -101,19 +101,23 @@ def mine(  # noqa: PLR0917  each is an option
     days: Days = 7,
     limit: Annotated[int, typer.Option(min=1, help="The most items that may wait.")] = 40,
     owners: Owning = None,
+    double: Annotated[
+        float, typer.Option(min=0, max=1, help="The share that two people see; alone: 0.")
+    ] = 0.1,
     as_json: Json = False,
 ) -> None:
     """Derive signals, check the sources, and fill the review queue; twice is harmless."""
     from langchain_feedback.loop.derive import derive_signals  # noqa: PLC0415
     from langchain_feedback.loop.mining import mine as fill  # noqa: PLC0415
     from langchain_feedback.loop.missing import missing_documents  # noqa: PLC0415
+    from langchain_feedback.loop.review import ReviewQueue  # noqa: PLC0415
     from langchain_feedback.loop.staleness import check_sources  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
         derived = derive_signals(store)
         alarms = check_sources(store)
         missing = missing_documents(store, owners=owners_of(owners))
-        mined = fill(store, days=days, limit=limit)
+        mined = fill(store, days=days, limit=limit, queue=ReviewQueue(store, double=double))
     if as_json:
         print_json(
             {

@@ -63,6 +63,12 @@ def test_mining_fills_the_queue_once_and_says_what_it_did(loop):
     assert "Items added to the queue: 0. Waiting: 2." in again
 
 
+@pytest.mark.parametrize(("share", "says"), [("0", "1 pinned"), ("1", "another one looks too")])
+def test_a_team_of_one_reviews_alone(loop, share, says):
+    loop("mine", "--double", share)
+    assert says in loop("review", "--reviewer", "ann", typed="1 3\nq\n")
+
+
 def test_a_review_in_the_terminal_pins_corrects_and_is_taken_back(loop, database):
     loop("mine")
     printed = loop("review", "--reviewer", "ann", typed="?\n9\n1 99\n1 3 =Ten days.\nq\n")
