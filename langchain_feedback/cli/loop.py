@@ -9,8 +9,15 @@ from urllib.parse import urlencode
 import typer
 from rich.console import Console
 
+from langchain_feedback.cli.loop_owners import deliver, retest
 from langchain_feedback.cli.loop_shared import (
-    load,
+    DATABASE,
+    Database,
+    Days,
+    Json,
+    Limit,
+    Namespace,
+    Owning,
     opened,
     owners_of,
     print_json,
@@ -20,33 +27,18 @@ from langchain_feedback.cli.loop_shared import (
 )
 from langchain_feedback.tokens import FeedbackTokens
 
-__all__ = ["Database", "Namespace", "app"]
+__all__ = ["app"]
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, help="From signals to a reviewed fix."
 )
 
-Database = Annotated[
-    str,
-    typer.Option(
-        envvar="LANGCHAIN_FEEDBACK_DATABASE",
-        help="The feedback store: a file, or postgresql+psycopg://...",
-    ),
-]
-Namespace = Annotated[str, typer.Option(help="Whose feedback.")]
-Owning = Annotated[
-    Path | None,
-    typer.Option(envvar="LANGCHAIN_FEEDBACK_OWNERS", help="Who owns what: owners.toml."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Days = Annotated[float, typer.Option(min=0.01, help="How far back, in days.")]
-Limit = Annotated[int, typer.Option(min=1, help="The most rows.")]
-_FILE, _LONGEST_NAME = "feedback.db", 80
+_LONGEST_NAME = 80
 
 
 @app.command()
 def worst(
-    database: Database = _FILE,
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     days: Days = 7,
     limit: Limit = 40,
@@ -71,7 +63,7 @@ def worst(
 
 @app.command()
 def sources(
-    database: Database = _FILE,
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     days: Days = 28,
     limit: Limit = 40,
@@ -96,7 +88,7 @@ def sources(
 
 @app.command()
 def mine(  # noqa: PLR0917  each is an option
-    database: Database = _FILE,
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     days: Days = 7,
     limit: Annotated[int, typer.Option(min=1, help="The most items that may wait.")] = 40,
@@ -139,7 +131,7 @@ def mine(  # noqa: PLR0917  each is an option
 
 @app.command()
 def review(  # noqa: PLR0917  each is an option
-    database: Database = _FILE,
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     reviewer: Annotated[str, typer.Option(help="Your name; without it, the login name.")] = "",
     owners: Owning = None,
@@ -173,7 +165,7 @@ def export(  # noqa: PLR0917  each is an option
     out: Annotated[
         Path | None, typer.Option(help="The file; a folder for beir and argilla.")
     ] = None,
-    database: Database = _FILE,
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     include_unreviewed: Annotated[
         bool, typer.Option("--include-unreviewed", help="Open items too, marked needs_review.")
@@ -209,65 +201,14 @@ def export(  # noqa: PLR0917  each is an option
         say(f"{done.left_out} questions have nothing to say in this form.", "dim")
 
 
-@app.command()
-def deliver(
-    owners: Annotated[
-        Path, typer.Option(envvar="LANGCHAIN_FEEDBACK_OWNERS", help="Who owns what: owners.toml.")
-    ],
-    folder: Annotated[Path, typer.Option(help="Where the files of the outbox go.")] = Path(
-        "outbox"
-    ),
-    database: Database = _FILE,
-    namespace: Namespace = "default",
-    as_json: Json = False,
-) -> None:
-    """Tell the owners of documents what to correct or write: once a week each."""
-    from langchain_feedback.loop.outbox import deliver as send  # noqa: PLC0415
-    from langchain_feedback.loop.outbox import write_digests  # noqa: PLC0415
-
-    with told(), opened(database, namespace) as store:
-        known = owners_of(owners)
-        new = write_digests(store, known) if known else 0
-        done = send(store, known, folder=folder) if known else None
-    if as_json:
-        print_json({"new": new, **(asdict(done) if done else {})})
-        return
-    if done:
-        say(f"Digests: {new} new, {done.sent} sent, {done.failed} failed, {done.waiting} waiting.")
-
-
-@app.command()
-def retest(
-    asked: Annotated[
-        str, typer.Option("--app", help="module:factory, which makes a graph or a retriever.")
-    ],
-    database: Database = _FILE,
-    namespace: Namespace = "default",
-    as_json: Json = False,
-) -> None:
-    """Ask again what was corrected or missing, and close what is answered now."""
-    from langchain_feedback.loop.corrections import Corrections  # noqa: PLC0415
-    from langchain_feedback.loop.retesting import retest as ask_again  # noqa: PLC0415
-
-    with told(), opened(database, namespace) as store:
-        made = load(asked)
-        Corrections(store).check_fixed()
-        found = ask_again(store, made)
-    if as_json:
-        print_json([asdict(one) for one in found])
-        return
-    rows = [
-        (one.question, one.kind, one.state_before, one.state, " ".join(one.why) or "answered")
-        for one in found
-    ]
-    head = ("question", "kind", "was", "is", "why")
-    print_table(head, rows, "Nothing waits for a retest.")
+app.command()(deliver)
+app.command()(retest)
 
 
 @app.command()
 def find(
     text: Annotated[str, typer.Argument(help="Words of a question, answer or comment, or an id.")],
-    database: Database = _FILE,
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     limit: Limit = 20,
     as_json: Json = False,

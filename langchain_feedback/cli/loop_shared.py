@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -22,8 +22,42 @@ from langchain_feedback.quotes.plain import plain_text
 if TYPE_CHECKING:
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["load", "opened", "owners_of", "print_json", "print_table", "say", "told", "url_of"]
+__all__ = [
+    "DATABASE",
+    "Database",
+    "Days",
+    "Json",
+    "Limit",
+    "Namespace",
+    "Owning",
+    "load",
+    "opened",
+    "owners_of",
+    "print_json",
+    "print_table",
+    "say",
+    "told",
+    "url_of",
+]
 
+
+Database = Annotated[
+    str,
+    typer.Option(
+        envvar="LANGCHAIN_FEEDBACK_DATABASE",
+        help="The feedback store: a file, or postgresql+psycopg://...",
+    ),
+]
+Namespace = Annotated[str, typer.Option(help="Whose feedback.")]
+Owning = Annotated[
+    Path | None,
+    typer.Option(envvar="LANGCHAIN_FEEDBACK_OWNERS", help="Who owns what: owners.toml."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Days = Annotated[float, typer.Option(min=0.01, help="How far back, in days.")]
+Limit = Annotated[int, typer.Option(min=1, help="The most rows.")]
+DATABASE = "feedback.db"
+"""Where a store is, unless told otherwise."""
 
 _LONGEST = 200
 

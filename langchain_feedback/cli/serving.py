@@ -7,8 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from langchain_feedback.cli.loop import Database, Namespace
-from langchain_feedback.cli.loop_shared import told, url_of
+from langchain_feedback.cli.loop_shared import DATABASE, Database, Namespace, told, url_of
 from langchain_feedback.errors import MissingExtraError
 from langchain_feedback.tokens import FeedbackTokens
 
@@ -20,7 +19,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 def serve(
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8970,
-    database: Database = "feedback.db",
+    database: Database = DATABASE,
     namespace: Namespace = "default",
     owners: Annotated[
         Path | None, typer.Option(help="Who owns which document: a TOML file.")

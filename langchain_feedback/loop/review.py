@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import Connection
-
+from langchain_feedback.loop._deciding import keep_verdict, take_back
 from langchain_feedback.loop._effects import Effects
 from langchain_feedback.loop._progress import Progress, ReviewerProgress, progress_of
 from langchain_feedback.loop._verdicts import (
@@ -21,9 +20,7 @@ from langchain_feedback.loop.failures import FailureClass
 from langchain_feedback.store.parts.base import twin
 from langchain_feedback.store.reviewing.claiming import (
     claim_item,
-    claimed_at,
     held_item,
-    lock_item,
     release_item,
 )
 from langchain_feedback.store.reviewing.finding import find_chunks
@@ -40,8 +37,6 @@ from langchain_feedback.store.reviewing.items import (
 )
 from langchain_feedback.store.reviewing.verdicts import (
     add_event,
-    agreed,
-    effects_of,
     in_force,
 )
 from langchain_feedback.store.transactions import clock, question_of, reading, writing
@@ -235,8 +230,7 @@ class ReviewQueue:
         with writing(self.store) as (connection, half_life):
             now = clock(self.store, connection)
             held = held_item(connection, self.store.namespace, item)
-            reviewer = str(held.claimed_by)
-            said: dict[str, Any] = {
+            said = {
                 "verdict": verdict,
                 "right_chunks": right,
                 "none_exists": none_exists,
@@ -244,29 +238,8 @@ class ReviewQueue:
                 "note": text_of(note),
                 "correction": text_of(correction),
             }
-            seconds = max(0.0, (now - (claimed_at(held) or now)).total_seconds())
-            event = ReviewEvent(
-                0, held.item_id, reviewer, "decide", verdict, tuple(right), none_exists,
-                said["failure_class"], said["note"], said["correction"], {}, None, seconds, now,
-            )  # fmt: skip
-            before = in_force(read_events(connection, self.store.namespace, held.item_id))
-            shared = agreed([*before, event], held.reviews_required)
-            effects: dict[str, Any] = {}
-            if shared is not None:
-                doing = Effects(connection, self.store.namespace, half_life, now, self.owners)
-                effects = doing.apply(held, shared, asked)
-            seq = add_event(
-                connection, self.store.namespace, held.item_id, reviewer, "decide", now,
-                effects=effects, seconds=seconds, **said,
-            )  # fmt: skip
-            closed = {"state": "decided", "decided_at": now} if shared else {}
-            release_item(connection, held.item_id, **closed)
-        return Decision(
-            held.item_id,
-            seq,
-            "decided" if shared else "open",
-            *(tuple(effects.get(name, ())) for name in ("pins", "signals", "owner_items")),
-        )
+            doing = Effects(connection, self.store.namespace, half_life, now, self.owners)
+            return keep_verdict(doing, held, said, asked)
 
     def skip(self, item: ReviewItem) -> None:
         """Give one's own item back, for others.
@@ -299,27 +272,9 @@ class ReviewQueue:
             if not mine:
                 return None
             last = mine[-1]
-            self._take_back(connection, last, half_life, now)
+            doing = Effects(connection, self.store.namespace, half_life, now)
+            take_back(doing, last, reopened_until=now + self._keep_for)
             return read_item(connection, self.store.namespace, last.item_id)
-
-    def _take_back(
-        self, connection: Connection, last: ReviewEvent, half_life: float | None, now: datetime
-    ) -> None:
-        namespace, item_id = self.store.namespace, last.item_id
-        item = lock_item(connection, namespace, item_id)
-        history = read_events(connection, namespace, item_id)
-        done = effects_of(history)
-        left = [event for event in in_force(history) if event.seq != last.seq]
-        stays = item.state == "decided" and agreed(left, item.reviews_required) is not None
-        if not stays:
-            Effects(connection, namespace, half_life, now).undo(done)
-        add_event(
-            connection, namespace, item_id, last.reviewer, "undo", now,
-            undoes=last.seq, effects=done if stays else {},
-        )  # fmt: skip
-        if item.state != "open" and not stays:
-            again = {"state": "open", "decided_at": None, "expires_at": now + self._keep_for}
-            release_item(connection, item_id, **again)
 
     def expire(self, now: datetime | None = None) -> int:
         """Close what nobody decided in time; return how many."""
