@@ -1,0 +1,48 @@
+"""Fit weights to pairs, held at the base's order; what and why stands in `LinearRanker`."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from langchain_feedback.ranking._checks import Floats
+
+__all__ = ["minimized", "pairs_of", "standard"]
+
+_STEPS, _CLOSE, _SMALLEST = 50, 1e-9, 1e-10
+
+
+def standard(tables: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return the mean and the scale of each feature; 1 where it is the same everywhere."""
+    rows = np.concatenate(tables)
+    spread = rows.std(axis=0)
+    return rows.mean(axis=0), np.where(spread > _SMALLEST, spread, 1.0)
+
+
+def pairs_of(table: Floats, right: frozenset[int]) -> Floats:
+    """Return (pairs, F): each right chunk minus each other one."""
+    named = np.zeros(len(table), dtype=np.bool_)
+    named[list(right)] = True
+    differences = table[named][:, None, :] - table[~named][None, :, :]
+    return differences.reshape(-1, table.shape[1])
+
+
+def minimized(pairs: Floats, anchor: Floats, strength: float) -> Floats:
+    """Minimize the anchored logistic loss: convex, so Newton with halved steps finds it."""
+
+    def loss(at: Floats) -> float:
+        apart = at - anchor
+        return float(np.logaddexp(0, -pairs @ at).sum() + strength / 2 * apart @ apart)
+
+    weights: Floats = anchor.copy()
+    for _ in range(_STEPS):
+        missed = np.exp(-np.logaddexp(0, pairs @ weights))  # 1 / (1 + exp(margin))
+        gradient = strength * (weights - anchor) - missed @ pairs
+        curvature = (pairs * (missed * (1 - missed))[:, None]).T @ pairs
+        step = np.linalg.solve(curvature + strength * np.eye(len(anchor)), gradient)
+        length, now = 1.0, loss(weights)
+        while length > _SMALLEST and loss(weights - length * step) > now:
+            length /= 2
+        weights = weights - length * step
+        if np.abs(length * step).max() < _CLOSE:
+            break
+    return weights
