@@ -79,11 +79,15 @@ traces = Table(
     Column("model", String),
     Column("index_version", String),
     Column("traffic", String, doc="null: a person's; `eval` or `playground` is nobody's failure"),
+    Column("ranker_id", String, doc="which learned ranker ordered the pool"),
+    Column("shadow_id", String, doc="which one ordered it for comparison only"),
+    Column("experiment", String, doc="the id of the experiment that it is part of"),
     instant("created_at", nullable=False),
     Index("lcf_traces_created", "namespace", "created_at"),
     Index("lcf_traces_session", "namespace", "session_id"),
     Index("lcf_traces_question", "question_id"),
     Index("lcf_traces_actor", "namespace", "actor"),
+    Index("lcf_traces_experiment", "namespace", "experiment"),
 )
 
 trace_searches = Table(
@@ -113,6 +117,9 @@ trace_chunks = Table(
     Column("in_prompt", Boolean, nullable=False),
     Column("cited", Boolean, doc="null while no citations are known"),
     Column("grade", String),
+    Column("ranker_rank", Integer, doc="in the pool as the learned ranker ordered it"),
+    Column("shadow_rank", Integer, doc="as one would that is only watched"),
+    Column("team", String, doc="which retriever of an experiment it came from"),
     Index("lcf_trace_chunks_cell", "cell_id"),
 )
 

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select
 
 from langchain_feedback.errors import StoreVersionError
-from langchain_feedback.store.migrations import m0001_first_tables, m0002_loop_tables
+from langchain_feedback.store.migrations import (
+    m0001_first_tables,
+    m0002_loop_tables,
+    m0003_learning_tables,
+)
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -18,6 +22,7 @@ Migration: TypeAlias = "Callable[[Operations], None]"
 MIGRATIONS: tuple[Migration, ...] = (
     m0001_first_tables.upgrade,
     m0002_loop_tables.upgrade,
+    m0003_learning_tables.upgrade,
 )
 """In order; a database is at the version that counts how many of them ran."""
 

@@ -80,7 +80,11 @@ class Host:
 
     def rows(self, trace_id):
         with reading(self.store) as connection:
-            found = select(signals).where(signals.c.trace_id == trace_id).order_by(signals.c.client_time)
+            found = (
+                select(signals)
+                .where(signals.c.trace_id == trace_id)
+                .order_by(signals.c.client_time)
+            )
             return [row for row in connection.execute(found) if row.signal != "source_skipped"]
 
     def wait_for(self, trace_id, number):

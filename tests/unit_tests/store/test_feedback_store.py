@@ -28,7 +28,15 @@ from langchain_feedback.errors import (
     UnknownEventError,
     UnknownTraceError,
 )
-from langchain_feedback.store import evidence, incoming, loop_schema, schema, tracing, voting
+from langchain_feedback.store import (
+    evidence,
+    incoming,
+    learning_schema,
+    loop_schema,
+    schema,
+    tracing,
+    voting,
+)
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.migrations import running
 from langchain_feedback.store.questions import Question
@@ -621,7 +629,7 @@ def test_the_tables_are_what_this_release_reads(url):
         context = MigrationContext.configure(
             connection, opts={"include_name": lambda name, *_: name != "lcf_version"}
         )
-        assert compare_metadata(context, loop_schema.metadata) == []
+        assert compare_metadata(context, learning_schema.metadata) == []
 
 
 def test_upgrading_an_older_database_keeps_its_rows(url):
