@@ -1,16 +1,23 @@
 """Typed errors; each message says what to do next."""
 
 __all__ = [
+    "ArtifactError",
     "ClaimLostError",
     "EmptyFolderError",
+    "EvaluationError",
     "EventReusedError",
+    "ExperimentError",
     "ExpiredTokenError",
     "InvalidTokenError",
     "LangChainFeedbackError",
+    "LoopBusyError",
     "MissingExtraError",
     "MissingKeyError",
     "NoTextError",
     "NotEnoughFeedbackError",
+    "PeekError",
+    "PromotionRefusedError",
+    "RankerError",
     "ReviewError",
     "StoreError",
     "StoreRejectedError",
@@ -22,6 +29,7 @@ __all__ = [
     "UnknownEventError",
     "UnknownItemError",
     "UnknownModelError",
+    "UnknownRankerError",
     "UnknownTraceError",
     "UnreadableFileError",
 ]
@@ -127,3 +135,35 @@ class InvalidTokenError(TokenError):
 
 class ExpiredTokenError(TokenError):
     """A feedback token was good, and is past its lifetime."""
+
+
+class RankerError(LangChainFeedbackError):
+    """A learned ranker cannot be made, loaded or promoted."""
+
+
+class ArtifactError(RankerError, ValueError):
+    """A ranker's artifact is damaged, or of a kind that this process cannot read."""
+
+
+class PromotionRefusedError(RankerError):
+    """A ranker did not earn its promotion; the message says what is missing."""
+
+
+class UnknownRankerError(RankerError, LookupError):
+    """A ranker id is not in the store."""
+
+
+class EvaluationError(LangChainFeedbackError):
+    """The cases cannot say whether a ranker is better; the message says why."""
+
+
+class ExperimentError(LangChainFeedbackError):
+    """An experiment cannot be started or read."""
+
+
+class PeekError(ExperimentError):
+    """An experiment is read before its end; the message says how much is missing."""
+
+
+class LoopBusyError(LangChainFeedbackError):
+    """Another process runs the loop of this namespace now."""

@@ -11,6 +11,7 @@ __all__ = [
     "MARKS_KEY",
     "SEARCHED_FOR_KEY",
     "TRACE_ID_KEY",
+    "UNRECORDED_KEY",
     "Retrieved",
     "asker_of",
     "marks_of",
@@ -32,6 +33,10 @@ MARKS_KEY = "feedback"
 SEARCHED_FOR_KEY = "feedback_searched_for"
 """The key under which runs below a `FeedbackRetriever` name its trace id, so that the run of an
 answer is found by it. It is no request to join that trace, as `TRACE_ID_KEY` is."""
+
+UNRECORDED_KEY = "feedback_unrecorded"
+"""The key under which a retriever that keeps the trace itself tells those below it to keep none:
+they rank as ever."""
 
 
 def new_trace_id() -> str:

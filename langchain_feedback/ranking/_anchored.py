@@ -1,24 +1,50 @@
 """Fit weights to pairs, held at the base's order; what and why stands in `LinearRanker`."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from langchain_feedback.ranking._checks import Floats
 
-__all__ = ["minimized", "pairs_of", "standard"]
+__all__ = ["Fitted", "fitted"]
 
+_ANCHOR = 4.0
+"""The weight of the rank feature before anything is learned; of all others 0."""
 _STEPS, _CLOSE, _SMALLEST = 50, 1e-9, 1e-10
 
 
-def standard(tables: Sequence[Floats]) -> tuple[Floats, Floats]:
+class Fitted(NamedTuple):
+    """(F,) each: a score is `(features - means) / scales @ weights`."""
+
+    weights: Floats
+    means: Floats
+    scales: Floats
+
+
+def fitted(tables: Sequence[Floats], right: Sequence[frozenset[int]], strength: float) -> Fitted:
+    """Fit weights to the (C, F) features of each group and the rows of it that are right.
+
+    Column 0 is the one that has the base's order.
+    """
+    means, scales = _standard(tables)
+    pairs = [
+        _pairs_of((table - means) / scales, rows)
+        for table, rows in zip(tables, right, strict=True)
+    ]
+    anchor = np.zeros(len(means))
+    anchor[0] = _ANCHOR * scales[0]
+    return Fitted(_minimized(np.concatenate(pairs), anchor, strength), means, scales)
+
+
+def _standard(tables: Sequence[Floats]) -> tuple[Floats, Floats]:
     """Return the mean and the scale of each feature; 1 where it is the same everywhere."""
     rows = np.concatenate(tables)
     spread = rows.std(axis=0)
     return rows.mean(axis=0), np.where(spread > _SMALLEST, spread, 1.0)
 
 
-def pairs_of(table: Floats, right: frozenset[int]) -> Floats:
+def _pairs_of(table: Floats, right: frozenset[int]) -> Floats:
     """Return (pairs, F): each right chunk minus each other one."""
     named = np.zeros(len(table), dtype=np.bool_)
     named[list(right)] = True
@@ -26,7 +52,7 @@ def pairs_of(table: Floats, right: frozenset[int]) -> Floats:
     return differences.reshape(-1, table.shape[1])
 
 
-def minimized(pairs: Floats, anchor: Floats, strength: float) -> Floats:
+def _minimized(pairs: Floats, anchor: Floats, strength: float) -> Floats:
     """Minimize the anchored logistic loss: convex, so Newton with halved steps finds it."""
 
     def loss(at: Floats) -> float:

@@ -73,7 +73,8 @@ class WordWeights:
         return [self._share(asked, _words_of(text)) for text in texts]
 
     def _weighed(self, question: str) -> dict[str, float]:
-        return {word: self.weights.get(word, self.rare) for word in _words_of(question)}
+        # Sorted: a sum in another order is another number, and processes order sets differently.
+        return {word: self.weights.get(word, self.rare) for word in sorted(_words_of(question))}
 
     @staticmethod
     def _share(asked: Mapping[str, float], words: frozenset[str]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langchain_feedback.errors import NotEnoughFeedbackError
-from langchain_feedback.ranking._anchored import minimized, pairs_of, standard
+from langchain_feedback.ranking._anchored import fitted
 from langchain_feedback.ranking._checks import Floats, finite_number
 from langchain_feedback.ranking.features import (
     FEATURES,
@@ -26,9 +26,8 @@ __all__ = ["LEAST_GROUPS", "LinearRanker", "Ranker", "TrainingGroup"]
 LEAST_GROUPS = 30
 """How many reviewed questions with a named chunk in their pool training needs."""
 
-_ANCHOR = 4.0
-"""The weight of the rank feature before anything is learned; of all others 0."""
 _FORMAT = 1
+_DAMAGE = (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @runtime_checkable
@@ -90,6 +89,9 @@ class LinearRanker:
 
     def __post_init__(self) -> None:
         count = len(FEATURES) + len(self.extra)
+        if len({*FEATURES, *self.extra}) != count:
+            msg = f"Each feature needs a name of its own, got {[*FEATURES, *self.extra]}"
+            raise ValueError(msg)
         numbers = (self.weights, self.means, self.scales)
         finite = all(np.isfinite(row).all() for row in numbers)
         if not finite or {len(row) for row in numbers} != {count} or min(self.scales) <= 0:
@@ -119,7 +121,8 @@ class LinearRanker:
             words: How much each word says; None: counted in the groups' own chunks.
             extra_features: Features of one's own by name: functions, or cross-encoders.
             strength: How strongly the base's order holds, above 0. 5 to 60 gained at every
-                size that was measured; 20 is the middle.
+                size that was measured. At 20 no run lost in which 3 of 10 of 30 labels were
+                wrong; at 5 right labels gain a point more, and some of those runs lost.
             least: How many questions are needed.
 
         Raises:
@@ -137,24 +140,17 @@ class LinearRanker:
             )
             raise NotEnoughFeedbackError(msg)
         words = words or WordWeights.of(
-            document.page_content for group in taught for document in group.documents
+            dict.fromkeys(
+                document.page_content for group in taught for document in group.documents
+            )
         )
         extra = dict(extra_features or {})
         tables = [
             features_of(group.question, Candidates(group.base_rank, group.documents), words, extra)  # type: ignore[arg-type]  # it makes an array
             for group in taught
         ]
-        means, scales = standard(tables)
-        pairs = np.concatenate(
-            [
-                pairs_of((table - means) / scales, group.right)
-                for table, group in zip(tables, taught, strict=True)
-            ]
-        )
-        anchor = np.zeros(len(means))
-        anchor[0] = _ANCHOR * scales[0]
-        weights = minimized(pairs, anchor, strength)
-        rows = [tuple(map(float, row)) for row in (weights, means, scales)]
+        weights, means, scales = fitted(tables, [group.right for group in taught], strength)
+        rows = [tuple(row.tolist()) for row in (weights, means, scales)]
         return cls(rows[0], rows[1], rows[2], words, _digest(taught), tuple(extra), extra)
 
     def score(self, question: str, candidates: Candidates) -> Floats:
@@ -163,7 +159,8 @@ class LinearRanker:
         Raises:
             ValueError: If the candidates come without documents.
         """
-        table = features_of(question, candidates, self.words, self.scorers)
+        extra = {name: self.scorers[name] for name in self.extra}
+        table = features_of(question, candidates, self.words, extra)
         return np.asarray((table - self.means) / self.scales @ np.array(self.weights))
 
     def to_json(self) -> str:
@@ -197,19 +194,27 @@ class LinearRanker:
                 msg = "another format"
                 raise ValueError(msg)  # noqa: TRY301  told with the rest
             extra = tuple(map(str, parts["features"][len(known) :]))
-            words = WordWeights(_numbers(parts["words"]), float(parts["rare"]))
+            words = WordWeights(_weights(parts["words"]), _weight(parts["rare"]))
             rows = [tuple(map(float, parts[name])) for name in ("weights", "means", "scales")]
             labels = str(parts["labels"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            msg = f"This is no ranker that this release reads: {error}"
+        except (*_DAMAGE, ValueError) as error:
+            msg = f"This is no ranker that this release reads: {error or type(error).__name__}"
             raise ValueError(msg) from error
         given = extra_features or {}
         scorers = {name: given[name] for name in extra if name in given}
         return cls(rows[0], rows[1], rows[2], words, labels, extra, scorers)
 
 
-def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
-    return {str(word): float(weight) for word, weight in table.items()}
+def _weights(table: Mapping[str, Any]) -> dict[str, float]:
+    return {str(word): _weight(weight) for word, weight in table.items()}
+
+
+def _weight(value: Any) -> float:
+    weight = float(value)
+    if not 0 < weight < np.inf:
+        msg = f"a word weighs {weight}"
+        raise ValueError(msg)
+    return weight
 
 
 def _digest(groups: Sequence[TrainingGroup]) -> str:

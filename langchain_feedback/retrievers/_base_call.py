@@ -2,7 +2,7 @@
 
 import inspect
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from langchain_core.documents import Document
@@ -21,6 +21,8 @@ from langchain_core.runnables.configurable import (
     RunnableConfigurableAlternatives,
 )
 from langchain_core.vectorstores import VectorStoreRetriever
+
+from langchain_feedback.traces import Retrieved
 
 __all__ = ["aask", "ask", "checked_k", "filtered_faiss", "is_configured", "names", "takes"]
 
@@ -86,7 +88,7 @@ def ask(
     options: Mapping[str, Any],
 ) -> list[Document]:
     """Call a retriever; None counts as nothing found."""
-    return list(runnable.invoke(query, config, **options) or ())
+    return _found(runnable.invoke(query, config, **options))
 
 
 async def aask(
@@ -101,7 +103,12 @@ async def aask(
         found = await run_in_executor(config, runnable.invoke, query, config, **options)
     else:
         found = await runnable.ainvoke(query, config, **options)
-    return list(found or ())
+    return _found(found)
+
+
+def _found(documents: Iterable[Document] | None) -> list[Document]:
+    # An empty result of ours knows its trace id.
+    return documents if isinstance(documents, Retrieved) else list(documents or ())
 
 
 def is_configured(runnable: Runnable[Any, Any], config: RunnableConfig) -> bool:

@@ -42,6 +42,7 @@ def explained(
             "base_rank": chunk.base_rank,
             "final_rank": chunk.final_rank,
             "origin": chunk.origin,
+            "ranker_rank": chunk.ranker_rank,
             "belief": chunk.belief,
             "multiplier": _multiplier(chunk),
             "evidence": evidence.get(cell, []),
@@ -118,7 +119,7 @@ def _why(chunk: TraceChunk, multiplied: float, evidence: Evidence) -> str:
             f"badly; {_said(multiplied, evidence)}"
         )
     else:
-        text = f"{_moved(chunk)}: {_said(multiplied, evidence)}"
+        text = f"{_moved(chunk)}: {_learned(chunk)}{_said(multiplied, evidence)}"
     return text + ("." if chunk.returned else "; too far down to be returned.")
 
 
@@ -128,6 +129,12 @@ def _moved(chunk: TraceChunk) -> str:
         return f"Stays at {place}"
     way = "up" if chunk.final_rank < chunk.base_rank else "down"
     return f"Moved {way} from {_place(chunk)} to {place}"
+
+
+def _learned(chunk: TraceChunk) -> str:
+    if chunk.ranker_rank is None or chunk.ranker_rank == chunk.base_rank:
+        return ""
+    return f"the learned ranker had it at {chunk.ranker_rank + 1}, and "
 
 
 def _place(chunk: TraceChunk) -> int:

@@ -41,6 +41,10 @@ class Candidate:
     origin: Origin = "base"
     cell: CellKey = ("", "")
     """Whose evidence it has; nobody's until the store was asked."""
+    ranker_rank: int | None = None
+    """From 0 in the pool as a learned ranker ordered it; None where none did."""
+    shadow_rank: int | None = None
+    """As one would have that is only watched."""
 
 
 def listed(documents: Iterable[Document], limit: int, id_field: str | None) -> list[Candidate]:

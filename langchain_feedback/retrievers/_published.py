@@ -43,6 +43,8 @@ def marked(one: Ranked, trace_id: str) -> Document:
         "belief": one.belief,
         "multiplier": one.multiplier,
     }
+    if one.chunk.ranker_rank is not None:
+        copied.metadata[MARKS_KEY]["ranker_rank"] = one.chunk.ranker_rank
     return copied
 
 
@@ -59,6 +61,8 @@ def traced(chunks: Sequence[Ranked], k: int, score_key: str | None) -> list[Trac
             belief=one.belief,
             multiplier=one.multiplier,
             final_score=one.score,
+            ranker_rank=one.chunk.ranker_rank,
+            shadow_rank=one.chunk.shadow_rank,
         )
         for rank, one in enumerate(chunks)
     ]

@@ -14,6 +14,7 @@ from langchain_feedback.claims import Asked, Claim, claims_of
 from langchain_feedback.ranking.views import RatingsView, Scores, View, VotesView
 from langchain_feedback.retrievers._base_call import is_configured, takes
 from langchain_feedback.retrievers._growing import Call, texts_of
+from langchain_feedback.retrievers._ordering import Chosen, ordered
 from langchain_feedback.retrievers._pool import (
     Candidate,
     as_candidates,
@@ -26,7 +27,12 @@ from langchain_feedback.retrievers._pool import (
 from langchain_feedback.retrievers._published import Ranked, marked, ranked, traced
 from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
 from langchain_feedback.store.records import CellKey, QuestionEvidence
-from langchain_feedback.traces import SEARCHED_FOR_KEY, Retrieved, traffic_of
+from langchain_feedback.traces import (
+    SEARCHED_FOR_KEY,
+    UNRECORDED_KEY,
+    Retrieved,
+    traffic_of,
+)
 
 if TYPE_CHECKING:
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
@@ -67,13 +73,17 @@ class Retrieval:
                 doubled until they hold them or there are no more.
         """
         self._settings, self._store, self._policy = settings, settings.store, settings.policy
-        self._asked, self._k, self._options = asked, k, options
+        # What another retriever keeps the trace of is ranked, and has no trace of its own.
+        self._is_kept = not run.get(UNRECORDED_KEY)
+        self._asked = asked if self._is_kept else replace(asked, trace_id=None)
+        self._k, self._options = k, options
         self._config, self._run, self._texts = config, run, texts
         self._reach = Reach(settings.resolve, settings.allow, settings.id_field, settings.once)
         self._claim: Claim | None = None
         self._evidence = QuestionEvidence()
         self._vector: list[float] | None = None
         self._store_failed = False
+        self._rankers = Chosen()
         self._fetch_k = settings.fetch_k or max(_LEAST_FETCHED, _FETCHED_PER_K * k)
         self.widens = False
         """Whether the fallback retriever is asked, too."""
@@ -121,6 +131,7 @@ class Retrieval:
         read = self._store.evidence_for
         evidence = self._read(lambda: read(self.question, vector=vector, min_similarity=least))
         self._evidence = evidence or self._evidence
+        self._rankers = self._settings.rankers.chosen(self._store, self._read)
         fallback = self._settings.fallback_retriever
         if fallback is not None and failing(self._policy, self._evidence.questions):
             self.widens = self._may_add or all(takes(fallback, name) for name in self._options)
@@ -130,7 +141,9 @@ class Retrieval:
     def base_config(self) -> RunnableConfig:
         """The config of the base's run, whose metadata name the trace."""
         named = {SEARCHED_FOR_KEY: cast("Claim", self._claim).trace_id}
-        metadata = (self._config.get("metadata") or {}) | named
+        given = self._config.get("metadata") or {}
+        # Who keeps the trace has named it there already.
+        metadata = given | named if self._is_kept else named | given
         return cast("RunnableConfig", {**self._config, "metadata": metadata})
 
     def first_call(self) -> Call:
@@ -163,14 +176,14 @@ class Retrieval:
 
     def finish(self, found: Sequence[Document], more: Sequence[Document]) -> Retrieved:
         """Rank what was found, record it, and return copies of the best."""
-        pool, wanted = self._with_feedback(self._pool(found, more))
+        pool, wanted = self._with_feedback(self._ordered(self._pool(found, more)))
         there = {chunk.chunk_id for chunk in pool}
         chunks = [*pool, *self._reach.read(wanted, there, self._run, self._settings.inject)]
         scores = self._policy.score(as_candidates(chunks), self._view(chunks))
         best_first = ranked(chunks, scores, self._order(chunks, scores))
         shown = self._shown(best_first)
         claim, asked = cast("Claim", self._claim), self._asked
-        if claim.question.strip():
+        if self._is_kept and claim.question.strip():
             self._store.record_soon(
                 claim.trace_id,
                 claim.question,
@@ -180,6 +193,8 @@ class Retrieval:
                 actor=asked.actor,
                 session_id=asked.session_id,
                 traffic=traffic_of(self._run),
+                ranker_id=self._rankers.active_id,
+                shadow_id=self._rankers.shadow_id,
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )
@@ -218,6 +233,10 @@ class Retrieval:
             return listed(found, self._fetch_k, id_field)
         shown = [one for one in more if one in found or self._reach.allows(one, self._run)]
         return fused(found, shown, self._fetch_k, id_field)
+
+    def _ordered(self, pool: list[Candidate]) -> list[Candidate]:
+        """Let the learned ranker order the pool, where there is one."""
+        return ordered(pool, self.question, self._rankers, self._settings.once)
 
     def _with_feedback(self, pool: list[Candidate]) -> tuple[list[Candidate], Wanted]:
         """Find out whose evidence each chunk has, and what the pool lacks."""

@@ -1,8 +1,8 @@
 """The retriever that learns: any base retriever, ranked anew by what people said before."""
 
-import inspect
 import logging
-from typing import TYPE_CHECKING, Any, Self, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -10,17 +10,31 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config, run_in_executor
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SkipValidation,
+    model_validator,
+)
 
 from langchain_feedback.claims import Asked
-from langchain_feedback.ranking.policies import KernelBelief, Needs, RankingPolicy
+from langchain_feedback.ranking.features import PairScorer, Scorer
+from langchain_feedback.ranking.policies import KernelBelief, RankingPolicy
 from langchain_feedback.retrievers._base_call import aask, ask, checked_k
+from langchain_feedback.retrievers._checking import (
+    check_parts,
+    plain_function,
+    ranker_like,
+    runnable,
+)
 from langchain_feedback.retrievers._embedding import aembed, embed
 from langchain_feedback.retrievers._explain import explained
 from langchain_feedback.retrievers._once import Once
-from langchain_feedback.retrievers._pool import kernel_of
+from langchain_feedback.retrievers._ordering import LoadRanker, Rankers
 from langchain_feedback.retrievers._reach import Allow, Resolve
 from langchain_feedback.retrievers._retrieval import Retrieval
 from langchain_feedback.store.feedback_store import FeedbackStore
@@ -47,9 +61,10 @@ class FeedbackRetriever(BaseRetriever):
     search for the same question joins its trace with a higher `feedback_attempt`.
 
     Results are copies, with `relevance_score` and `feedback` (`trace_id`, `chunk_id`,
-    `base_rank`, `origin`, `belief`, `multiplier`) in their metadata; what else stands in a dict
-    under `feedback` is kept. `trace_id_of` also knows the id of an empty result. `k` may be
-    given in each call, and every other option of a call is handed to the base retriever.
+    `base_rank`, `origin`, `belief`, `multiplier`, and `ranker_rank` where a learned ranker
+    ordered the pool) in their metadata; what else stands in a dict under `feedback` is kept.
+    `trace_id_of` also knows the id of an empty result. `k` may be given in each call, and every
+    other option of a call is handed to the base retriever.
 
     A pinned chunk comes first for its question, and well-liked chunks are added that the base
     did not find. If a filter in `search_kwargs`, or a function of your own, keeps tenants
@@ -74,7 +89,7 @@ class FeedbackRetriever(BaseRetriever):
         1.222
     """
 
-    base_retriever: Any
+    base_retriever: Annotated[Any, AfterValidator(runnable)]
     """Any Runnable from a string to documents."""
     store: FeedbackStore
     """Where retrievals and votes are kept. Its namespace is the only one that is read."""
@@ -92,15 +107,24 @@ class FeedbackRetriever(BaseRetriever):
     """How feedback becomes an order."""
     inject: int = Field(default=3, ge=0)
     """The most chunks that are added to what the base found, for a belief of .1 or more."""
-    allow: Allow | None = None
+    ranker: Annotated[Any, AfterValidator(ranker_like)] = "active"
+    """What orders the pool before feedback acts on it: `active` is the learned ranker that was
+    promoted in this namespace, if any, followed within 30 seconds; or one of your own; None: the
+    base's order stands. One that fails costs its order, never the answer. A policy that reads a
+    score of the base's own (`score_key`) keeps to that."""
+    ranker_features: SkipValidation[Mapping[str, Scorer | PairScorer]] = Field({}, repr=False)
+    """Features of your own that stored rankers were trained with, by name."""
+    load_ranker: SkipValidation[LoadRanker | None] = None
+    """Makes a ranker of what the store holds of it, for estimators of your own."""
+    allow: Annotated[Allow | None, AfterValidator(plain_function)] = None
     """Tells whether a chunk that the base did not return may be shown in a run with these
     metadata. An error counts as a refusal. In async calls it runs in a worker thread."""
-    resolve: Resolve | None = None
+    resolve: Annotated[Resolve | None, AfterValidator(plain_function)] = None
     """Reads chunks from the index by their ids, such as `vector_store.get_by_ids`: those that
     are gone or changed are not added, nor are those that have no id of their own. Without it,
     chunks seen in the last 30 days are added as they were. In async calls it runs in a worker
     thread."""
-    fallback_retriever: Any = None
+    fallback_retriever: Annotated[Any, AfterValidator(runnable)] = None
     """Another search, asked too where answers to such questions failed more often than not."""
     id_field: str | None = None
     """The metadata field that holds a chunk's id, where `Document.id` does not."""
@@ -108,47 +132,26 @@ class FeedbackRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     _once: Once = PrivateAttr(default_factory=lambda: Once(logger))
-
-    @field_validator("base_retriever", "fallback_retriever")
-    @classmethod
-    def _check_runnable(cls, value: Any) -> Any:
-        if value is not None and not isinstance(value, Runnable):
-            msg = (
-                f"expected a Runnable from a string to documents, got {value!r}; use "
-                "`as_retriever()` of a vector store, or wrap a function in `RunnableLambda`"
-            )
-            raise ValueError(msg)
-        return value
-
-    @field_validator("allow", "resolve")
-    @classmethod
-    def _check_plain_function(cls, value: Any) -> Any:
-        if inspect.iscoroutinefunction(value):
-            msg = f"expected a plain function, which runs in a thread in async calls: {value!r}"
-            raise ValueError(msg)
-        return value
+    _rankers: Rankers = PrivateAttr()
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
-        if self.base_retriever is None:
-            msg = "base_retriever is missing: any Runnable from a string to documents"
-            raise ValueError(msg)
-        if self.policy.needs not in get_args(Needs):
-            msg = f"policy.needs must be one of {get_args(Needs)}, got {self.policy.needs!r}"
-            raise ValueError(msg)
-        fitted_for = getattr(kernel_of(self.policy), "embedder", None)
-        if fitted_for is not None and fitted_for != self.store.embedder:
-            msg = (
-                f"The policy's kernel was fitted for the embedder {fitted_for!r}, and the store "
-                f"has {self.store.embedder!r}: fit it anew with `store.fit_kernel()`"
-            )
-            raise ValueError(msg)
+        check_parts(self)
         return self
+
+    def model_post_init(self, _: Any, /) -> None:
+        """Find out which ranker to go by."""
+        self._rankers = Rankers(self.ranker, self.ranker_features, self.load_ranker, self._once)
 
     @property
     def once(self) -> Once:
         """Says things once in this retriever's life."""
         return self._once
+
+    @property
+    def rankers(self) -> Rankers:
+        """Knows the ranker to go by."""
+        return self._rankers
 
     def invoke(
         self,
@@ -183,7 +186,8 @@ class FeedbackRetriever(BaseRetriever):
             One dict for each candidate, in final order, with those that were considered and
             not returned, of each search of the trace: `chunk_id`, `source`, `attempt`,
             `returned`, `base_rank` (from 0; None: the base did not return it), `final_rank`,
-            `origin`, `belief`, `multiplier`, `evidence`, `why`. All but `evidence` are as they
+            `origin`, `ranker_rank` (in the pool as a learned ranker ordered it), `belief`,
+            `multiplier`, `evidence`, `why`. All but `evidence` are as they
             were at the retrieval; `evidence` is what is known now, by past question:
             `question`, `similarity`, `kernel` (its weight, from 0 to 1), `positive`,
             `negative` and `signals` (`signal`, `rating`, `polarity`, `weight`, `actor`,
@@ -290,7 +294,7 @@ class FeedbackRetriever(BaseRetriever):
 
 def _child_config(
     options: dict[str, Any],
-    run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
+    manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
 ) -> RunnableConfig:
     """Take the run's config out of the options, for runs below this one."""
-    return patch_config(options.pop(_CONFIG, None), callbacks=run_manager.get_child())
+    return patch_config(options.pop(_CONFIG, None), callbacks=manager.get_child())

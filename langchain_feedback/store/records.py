@@ -46,6 +46,12 @@ class TracedChunk:
     belief: float = 0.0
     multiplier: float | None = None
     final_score: float | None = None
+    ranker_rank: int | None = None
+    """From 0 in the pool as a learned ranker ordered it."""
+    shadow_rank: int | None = None
+    """As the one that is only watched would have."""
+    team: str | None = None
+    """Which retriever of an experiment it came from: `a`, `b` or `both`."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,11 @@ class TraceChunk:
     belief: float
     multiplier: float | None
     final_score: float | None
+    ranker_rank: int | None
+    """From 0 in the pool as a learned ranker ordered it; None where there was none."""
+    shadow_rank: int | None
+    team: str | None
+    """Which retriever of an experiment it came from."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,10 @@ class TraceRecord:
     model: str | None
     traffic: str | None
     """`eval` or `playground` where nobody in earnest asked."""
+    ranker_id: str | None
+    """Which learned ranker ordered the pool."""
+    shadow_id: str | None
+    experiment: str | None
     created_at: datetime
     """UTC."""
     searches: Mapping[int, str]

@@ -61,6 +61,9 @@ def write_trace(connection: Connection, namespace: str, new: NewTrace) -> None:
                 "origin": chunk.origin,
                 "returned": chunk.returned,
                 "in_prompt": chunk.returned,
+                "ranker_rank": chunk.ranker_rank,
+                "shadow_rank": chunk.shadow_rank,
+                "team": chunk.team,
             }
             for chunk, cell in zip(new.chunks, cells, strict=True)
         ],

@@ -134,6 +134,9 @@ class CandidateLine(_Line):
     in_prompt: Flag
     cited: Flag | None = None
     grade: Literal["yes", "no", "unknown"] | None = None
+    ranker_rank: Number | None = None
+    shadow_rank: Number | None = None
+    team: Text | None = None
 
 
 class TraceLine(_Line):
@@ -149,6 +152,9 @@ class TraceLine(_Line):
     model: Text | None = None
     index_version: Text | None = None
     traffic: Text | None = None
+    ranker_id: Text | None = None
+    shadow_id: Text | None = None
+    experiment: Text | None = None
     created_at: Time
     searches: dict[Attempt, Text] = {}
     chunks: list[CandidateLine] = []

@@ -37,6 +37,9 @@ class Traces(StoreBase):
         model: str | None = None,
         index_version: str | None = None,
         traffic: str | None = None,
+        ranker_id: str | None = None,
+        shadow_id: str | None = None,
+        experiment: str | None = None,
     ) -> None:
         """Keep what a search returned. The same search twice changes nothing.
 
@@ -55,6 +58,9 @@ class Traces(StoreBase):
             index_version: Which build of the index was searched.
             traffic: `eval` or `playground` where nobody in earnest asked: it counts as any other
                 for ranking, and never as a failure to review.
+            ranker_id: Which learned ranker ordered the pool.
+            shadow_id: Which one ordered it for comparison only.
+            experiment: The id of the experiment that this is part of.
 
         Raises:
             StoreError: If it could not be written; nothing is half written.
@@ -67,6 +73,7 @@ class Traces(StoreBase):
             facts=_facts(
                 actor=actor, session_id=session_id, answer=answer,
                 model=model, index_version=index_version, traffic=traffic,
+                ranker_id=ranker_id, shadow_id=shadow_id, experiment=experiment,
             ),
         )  # fmt: skip
         self._write(new)
@@ -87,6 +94,9 @@ class Traces(StoreBase):
         model: str | None = None,
         index_version: str | None = None,
         traffic: str | None = None,
+        ranker_id: str | None = None,
+        shadow_id: str | None = None,
+        experiment: str | None = None,
     ) -> None:
         """Do as `record_trace`, without keeping an answer waiting: it embeds nothing.
 
@@ -100,6 +110,7 @@ class Traces(StoreBase):
                 facts=_facts(
                     actor=actor, session_id=session_id, answer=answer,
                     model=model, index_version=index_version, traffic=traffic,
+                    ranker_id=ranker_id, shadow_id=shadow_id, experiment=experiment,
                 ),
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001  the answer goes out all the same

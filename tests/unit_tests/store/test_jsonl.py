@@ -313,14 +313,15 @@ def test_an_export_holds_what_evidence_rests_on(url, tmp_path):
     assert trace | {"created_at": 0} == {
         "question": "Wie lange?", "actor": "ann", "session_id": None, "answer": "Zwei Wochen",
         "status": None, "reason": None, "grounded": True, "model": "m", "index_version": None,
-        "traffic": None, "created_at": 0, "searches": {"1": "Dauer"},
+        "traffic": None, "ranker_id": None, "shadow_id": None, "experiment": None,
+        "created_at": 0, "searches": {"1": "Dauer"},
     }  # fmt: skip
     assert candidate == {
         "chunk_id": "c", "cell_id": seen["cell_id"], "content_hash": seen["content_hash"],
         "attempt": 1, "base_rank": 0, "final_rank": 1, "base_score": None, "belief": 0.25,
         "multiplier": None, "final_score": None, "origin": "base", "returned": True,
         "in_prompt": True,
-        "cited": True, "grade": "yes",
+        "cited": True, "grade": "yes", "ranker_rank": None, "shadow_rank": None, "team": None,
     }  # fmt: skip
     assert (pinned["pin_id"], pinned["question"]) == (pin_id, "Wie lange?")
 

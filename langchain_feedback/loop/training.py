@@ -1,0 +1,220 @@
+"""From verdicts to a ranker: reviewed questions, their whole pools, and what is right there."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from langchain_core.documents import Document
+from sqlalchemy import Connection, select
+
+from langchain_feedback.errors import NotEnoughFeedbackError
+from langchain_feedback.loop.labels import PoolChunk, ReviewedQuestion, reviewed_questions
+from langchain_feedback.loop.splitting import Splittable, question_sides
+from langchain_feedback.ranking.estimating import Estimator, LinearEstimator
+from langchain_feedback.ranking.features import WordWeights
+from langchain_feedback.ranking.linear import TrainingGroup
+from langchain_feedback.store.evidence import batched
+from langchain_feedback.store.learning_schema import eval_cases
+from langchain_feedback.store.questions import question_key
+from langchain_feedback.store.rankers import RankerRecord, add_ranker, digest_of, read_rankers
+from langchain_feedback.store.schema import chunks, questions
+from langchain_feedback.store.transactions import clock, reading, writing
+
+if TYPE_CHECKING:
+    from langchain_feedback.store.feedback_store import FeedbackStore
+
+__all__ = ["Taught", "splittable", "train_ranker", "training_groups"]
+
+_MOST_TEXTS = 20_000
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a ranker may learn from."""
+
+    groups: tuple[TrainingGroup, ...]
+    keys: tuple[str, ...]
+    """The key of each group's question: see `question_key`."""
+    held_out: int
+    """Reviewed questions that are kept for evaluation."""
+    outside: int
+    """Reviewed questions whose right chunk is not in the pool: a ranker cannot bring it up."""
+
+
+def train_ranker(
+    store: "FeedbackStore", *, estimator: Estimator | None = None, now: datetime | None = None
+) -> RankerRecord:
+    """Train a ranker on what reviewers decided, and keep it; it orders nothing until promoted.
+
+    Questions that are kept for evaluation, and near-duplicates of them, teach it nothing. The
+    same labels make the same ranker: then the one that is there is returned.
+
+    Args:
+        store: Where, and whose namespace.
+        estimator: What learns; None: `LinearEstimator()`.
+        now: When; None: at this moment.
+
+    Raises:
+        NotEnoughFeedbackError: If fewer reviewed questions teach something than it needs.
+    """
+    estimator = estimator or LinearEstimator()
+    taught = training_groups(store)
+    if len(taught.groups) < estimator.least:
+        msg = (
+            f"{estimator.least} reviewed questions with a right chunk in their pool are needed, "
+            f"and there are {len(taught.groups)} (beside {taught.held_out} that are kept for "
+            f"evaluation). Keep collecting: langchain-feedback loop review"
+        )
+        raise NotEnoughFeedbackError(msg)
+    labels = _labels(taught)
+    ranker_id = _ranker_id(store.namespace, estimator, labels)
+    with reading(store) as connection:
+        known = {one.ranker_id: one for one in read_rankers(connection, store.namespace)}
+        words = WordWeights.of(_texts(connection, store.namespace))
+    if ranker_id in known:
+        return known[ranker_id]
+    artifact = estimator.fit(taught.groups, words).to_json()
+    with writing(store) as (connection, _):
+        at = now or clock(store, connection)
+        record = RankerRecord(
+            ranker_id, estimator.kind, artifact, digest_of(artifact), labels,
+            taught.keys, len(taught.groups), at,
+        )  # fmt: skip
+        add_ranker(connection, store.namespace, record)
+    return record
+
+
+def training_groups(store: "FeedbackStore") -> Taught:
+    """Return the reviewed questions that teach a ranker something, oldest first."""
+    newest = {question_key(one.question): one for one in reviewed_questions(store) if one.right}
+    reviewed = list(newest.values())
+    with reading(store) as connection:
+        asked = splittable(connection, store.namespace, reviewed)
+        cases = _cases(connection, store.namespace)
+        learned = {key for one in read_rankers(connection, store.namespace) for key in one.taught}
+        known = _metadata(connection, store.namespace, reviewed)
+    held = {case.key for case in cases}
+    sides = question_sides([*asked, *cases], held, learned)
+    teaching = [one for one in reviewed if sides[question_key(one.question)] == "train"]
+    groups = {question_key(one.question): _group(one, known) for one in teaching}
+    taught = {key: group for key, group in groups.items() if group.teaches}
+    return Taught(
+        groups=tuple(taught.values()),
+        keys=tuple(taught),
+        held_out=len(reviewed) - len(teaching),
+        outside=len(groups) - len(taught),
+    )
+
+
+def splittable(
+    connection: Connection, namespace: str, reviewed: Sequence[ReviewedQuestion]
+) -> list[Splittable]:
+    """Return reviewed questions as what is split, with the vectors that the store has."""
+    keys = [question_key(one.question) for one in reviewed]
+    vectors = _vectors(connection, namespace, keys)
+    return [
+        Splittable(key, one.question, frozenset(_cells(one)), vectors.get(key))
+        for key, one in zip(keys, reviewed, strict=True)
+    ]
+
+
+def _cells(one: ReviewedQuestion) -> Iterable[str]:
+    cells = {chunk.chunk_id: chunk.cell_id for chunk in one.pool}
+    return (cells.get(chunk_id) or chunk_id for chunk_id in one.right)
+
+
+def _cases(connection: Connection, namespace: str) -> list[Splittable]:
+    rows = connection.execute(
+        select(eval_cases.c.question, eval_cases.c.relevant)
+        .where(eval_cases.c.namespace == namespace, eval_cases.c.retired_at.is_(None))
+        .order_by(eval_cases.c.case_id)
+    ).all()
+    vectors = _vectors(connection, namespace, [question_key(row.question) for row in rows])
+    found = []
+    for row in rows:
+        key = question_key(row.question)
+        right = frozenset(str(one["cell_id"]) for one in json.loads(row.relevant))
+        found.append(Splittable(key, row.question, right, vectors.get(key)))
+    return found
+
+
+def _group(
+    one: ReviewedQuestion, known: Mapping[tuple[str, str], dict[str, Any]]
+) -> TrainingGroup:
+    """Return the whole pool in the base's order; a chunk whose text is lost is left out."""
+    pool = sorted((chunk for chunk in one.pool if chunk.text), key=_place)
+    documents = [_document(chunk, known) for chunk in pool]
+    right = frozenset(at for at, chunk in enumerate(pool) if chunk.chunk_id in one.right)
+    ranks = [-1 if chunk.base_rank is None else chunk.base_rank for chunk in pool]
+    return TrainingGroup(one.question, documents, ranks, right)
+
+
+def _place(chunk: PoolChunk) -> tuple[bool, int]:
+    outside = chunk.base_rank is None
+    return outside, chunk.final_rank if chunk.base_rank is None else chunk.base_rank
+
+
+def _document(chunk: PoolChunk, known: Mapping[tuple[str, str], dict[str, Any]]) -> Document:
+    metadata = known.get((chunk.chunk_id, chunk.content_hash))
+    if metadata is None:
+        metadata = {"heading": chunk.heading, "source": chunk.source}
+    return Document(chunk.text, id=chunk.chunk_id, metadata=metadata)
+
+
+def _metadata(
+    connection: Connection, namespace: str, reviewed: Sequence[ReviewedQuestion]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the metadata of the pools' chunks, as a retriever gives them: titles count."""
+    ids = sorted({chunk.chunk_id for one in reviewed for chunk in one.pool})
+    columns = (chunks.c.chunk_id, chunks.c.content_hash, chunks.c.metadata)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for page in batched(ids):
+        mine = (chunks.c.namespace == namespace) & chunks.c.chunk_id.in_(page)
+        for row in connection.execute(select(*columns).where(mine)):
+            found[row.chunk_id, row.content_hash] = json.loads(row.metadata)
+    return found
+
+
+def _vectors(connection: Connection, namespace: str, keys: Sequence[str]) -> dict[str, Any]:
+    columns = (questions.c.question_key, questions.c.vector)
+    found: dict[str, Any] = {}
+    for page in batched(sorted(set(keys))):
+        mine = (questions.c.namespace == namespace) & questions.c.question_key.in_(page)
+        for row in connection.execute(
+            select(*columns).where(mine, questions.c.vector.is_not(None))
+        ):
+            found[row.question_key] = np.frombuffer(row.vector, dtype="<f4")
+    return found
+
+
+def _texts(connection: Connection, namespace: str) -> list[str]:
+    """Return the texts of the chunks seen last: what words are worth is counted there."""
+    newest = (
+        select(chunks.c.text)
+        .where(chunks.c.namespace == namespace)
+        .order_by(chunks.c.last_seen.desc(), chunks.c.chunk_id)
+        .limit(_MOST_TEXTS)
+    )
+    return list(connection.execute(newest).scalars())
+
+
+def _labels(taught: Taught) -> str:
+    said = [
+        [key, sorted(str(group.documents[at].id) for at in group.right), _pool_digest(group)]
+        for key, group in zip(taught.keys, taught.groups, strict=True)
+    ]
+    return hashlib.sha256(json.dumps(sorted(said)).encode()).hexdigest()
+
+
+def _pool_digest(group: TrainingGroup) -> str:
+    pool = [[document.id, document.page_content] for document in group.documents]
+    return hashlib.sha256(json.dumps([pool, list(group.base_rank)]).encode()).hexdigest()
+
+
+def _ranker_id(namespace: str, estimator: Estimator, labels: str) -> str:
+    made = [namespace, estimator.kind, dict(estimator.settings), labels]
+    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
