@@ -21,6 +21,7 @@ SMALL = {
         *("--attacked", "2", "--votes", "12"),
     ],
     "dartboard": ["--n", "15", "30", "--k", "3", "10", "--questions", "20", "--cases", "3"],
+    "duplicates": ["--n", "1200"],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
     "groundedness": [],
     "import_time": ["--runs", "1"],
@@ -54,6 +55,7 @@ def test_every_benchmark_is_run_here():
     "name",
     [
         "dartboard",
+        "duplicates",
         "feedback_quality",
         "groundedness",
         "import_time",
@@ -329,6 +331,23 @@ def test_overhead_compares_both_bases_sync_and_async_with_an_empty_and_a_filled_
             assert row["ratio"] > 0
             assert {"bare", "overfetch", "feedback", "added_ms", "embedding_ms"} <= set(row)
             assert row["embedding_calls"] == 1
+
+
+# -- duplicates
+
+
+def test_duplicates_are_found_and_no_trap_is_called_one():
+    pytest.importorskip("datasketch", reason="the extra `care` is missing")
+    result = measured("duplicates")
+    ours = result["ways"]["ours"]
+    same = ours["called_the_same"]
+    assert same["exact"] == same["case and spaces"] == 1
+    assert same["one word"] >= 1 - ours["told_apart_by_the_guard"]["one word"] - 0.1
+    assert same["14 or 41 days"] == same["always or never"] == ours["others"] == 0
+    traps = result["ways"]["datasketch LSH"]["called_the_same"]
+    assert min(traps["14 or 41 days"], traps["always or never"]) > 0.9
+    assert result["ways"]["SHA-256"]["called_the_same"]["one word"] < 0.2
+    assert result["goal"]["wanted"] == {"n": 100_000, "seconds": 60, "peak_mb": 1_500, "traps": 0}
 
 
 # -- Dartboard
