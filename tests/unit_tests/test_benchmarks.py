@@ -23,6 +23,7 @@ SMALL = {
     "dartboard": ["--n", "15", "30", "--k", "3", "10", "--questions", "20", "--cases", "3"],
     "duplicates": ["--n", "1200"],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
+    "foldback": ["--seeds", "1", "--sample", "20"],
     "groundedness": [],
     "import_time": ["--runs", "1"],
     "model_calls": ["--k", "4", "8", "20"],
@@ -57,6 +58,7 @@ def test_every_benchmark_is_run_here():
         "dartboard",
         "duplicates",
         "feedback_quality",
+        "foldback",
         "groundedness",
         "import_time",
         "model_calls",
@@ -67,6 +69,7 @@ def test_every_benchmark_is_run_here():
 )
 def test_a_benchmark_prints_a_table_without_json(name):
     needed = {"groundedness": "groundedness", "feedback_quality": "feedbackqa_us"}
+    needed["foldback"] = "feedbackqa_us"
     if name in needed:
         shared_data(needed[name])
     done = run(name, *SMALL[name])
@@ -403,3 +406,18 @@ def test_a_retriever_is_imported_without_langgraph_alembic_and_faiss():
     assert result["goal"]["reached"]["unwanted"] == []
     row = result["names"]["from langchain_feedback import FeedbackRetriever"]
     assert all(row[key] > 0 for key in ("base_s", "added_s", "base_cpu_s", "added_cpu_s", "ratio"))
+
+
+def test_foldback_displaces_nothing_and_helps_whoever_asks_again():
+    shared_data("feedbackqa_us")
+    result = measured("foldback")
+    assert result["changed"] == 0
+    for rows in result["rows"].values():
+        assert rows["slot_60"]["hit"] >= rows["slot_70"]["hit"] >= rows["slot_80"]["hit"]
+        assert rows["slot_80"]["hit"] >= rows["base"]["hit"]
+    assert result["rows"]["asked_again"]["slot_80"]["hit"] == 100
+    assert result["rows"]["elsewhere"]["slot_70"]["hit"] == (
+        result["rows"]["elsewhere"]["base"]["hit"]
+    )
+    assert result["rows"]["elsewhere"]["naive"]["displaced"] > 0
+    assert result["tfidf"]["asked_again"]["outranks"] > 50
