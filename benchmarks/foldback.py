@@ -25,7 +25,7 @@ the first k documents of a `FeedbackRetriever` is another one with `foldback=` t
 
 Not measured: other embedders and corpora, answers of a model, and what people make of the chunk.
 
-    python benchmarks/foldback.py [--data FOLDER] [--share 0.25] [--seeds 3] [--json]
+    python benchmarks/foldback.py [--data FOLDER] [--share 0.25] [--seeds 3] [--seed 0] [--json]
 """
 
 import argparse
@@ -303,11 +303,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--share", type=float, default=0.25, help="of passages with an answer")
     parser.add_argument("--seeds", type=int, default=3, help="choices of accepted questions")
+    parser.add_argument("--seed", type=int, default=0, help="the first of these choices")
     parser.add_argument("--sample", type=int, help="questions of each group (all)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
     data = load(options.data)
-    runs = [run(data, options.share, seed, options.sample) for seed in range(options.seeds)]
+    seeds = range(options.seed, options.seed + options.seeds)
+    runs = [run(data, options.share, seed, options.sample) for seed in seeds]
     result = averaged(runs)
     result["changed"] = sum(one["changed"] for one in runs)
     if options.json:

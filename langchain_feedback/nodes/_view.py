@@ -98,11 +98,6 @@ class StateView:
         kept = [document for document in self.get("kept") if document.page_content.strip()]
         return kept if any(not is_derived(document) for document in kept) else []
 
-    @property
-    def provable(self) -> list[Document]:
-        """The kept chunks that an answer may rest on: none that is an earlier answer itself."""
-        return [document for document in self.kept if not is_derived(document)]
-
     def _lookup(self, name: str | None) -> Any:
         if name is None:
             return None

@@ -208,7 +208,7 @@ def highlight_sources(
         highlighter = LLMHighlighter(model, id_field=id_field)
 
     def prepare(view: StateView) -> CheckingRequest | Update:
-        if view.get("grounded") is False or not view.provable or not view.get("draft").strip():
+        if view.get("grounded") is False or not view.kept or not view.get("draft").strip():
             return Update(citations=[])
         return _request(view)
 
@@ -267,9 +267,8 @@ def _unfit(view: StateView) -> str:
     """Say why a draft need not be looked at, if so."""
     if not view.get("draft").strip():
         return "empty_answer"
-    return "" if view.provable else "no_documents"
+    return "" if view.kept else "no_documents"
 
 
 def _request(view: StateView) -> CheckingRequest:
-    answer = view.get("draft")
-    return CheckingRequest(question=view.question, answer=answer, documents=view.provable)
+    return CheckingRequest(question=view.question, answer=view.get("draft"), documents=view.kept)

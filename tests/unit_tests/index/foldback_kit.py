@@ -6,9 +6,12 @@ from itertools import count
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
+from sqlalchemy import select
 
 from langchain_feedback import FeedbackRetriever
 from langchain_feedback.index.foldback import FoldBack
+from langchain_feedback.store.schema import metadata
+from langchain_feedback.store.transactions import reading
 
 REFUND = "How long does a refund take?"
 MONEY = "When do I get my money back?"
@@ -16,6 +19,7 @@ SERVER = "When does a server reboot?"
 WEATHER = "Will it rain?"
 RIGHT = Document("A refund takes 14 days.", id="right", metadata={"source": "terms.md"})
 SECOND = Document("Refunds go to the card.", id="second", metadata={"source": "cards.md"})
+EDITED = Document("A refund takes 30 days.", id="right", metadata={"source": "terms.md"})
 PEOPLE = ("ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal")
 
 
@@ -105,3 +109,13 @@ class World:
 
 def ids(documents):
     return [document.id for document in documents]
+
+
+def rows(store):
+    """Return everything that the database holds, by table."""
+    with reading(store) as connection:
+        return {
+            name: sorted(map(repr, connection.execute(select(table)).all()))
+            for name, table in metadata.tables.items()
+            if name.startswith("lcf_")
+        }

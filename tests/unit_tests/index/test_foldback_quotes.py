@@ -198,6 +198,13 @@ class TestAgents:
         for call in asked:
             assert [call.chunk(slot) for slot in call.slots] == [SHOWN]
 
+    def test_alone_it_is_nothing_that_a_draft_could_rest_on(self):
+        verifier = judge()
+        graph = agent(says(calls("money"), TOLD), verifier, tools=[search_tool(DERIVED)])
+        answer = graph.invoke({"messages": [("user", MONEY)]})["messages"][-1]
+        assert TOLD not in answer.text
+        assert answer.response_metadata["grounding"]["reason"] == "no_documents"
+
 
 class TestDartboard:
     def test_it_takes_no_place_in_a_selection(self, retriever):
