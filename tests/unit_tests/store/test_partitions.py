@@ -63,6 +63,13 @@ def trace(store, trace_id, question="How long?", *, days_ago=0, **facts):
     )  # fmt: skip
 
 
+def newest(store):
+    """The partition of this month's traces."""
+    with reading(store) as connection:
+        found = "SELECT tableoid::regclass::text FROM lcf_traces ORDER BY created_at DESC LIMIT 1"
+        return connection.execute(text(found)).scalar_one()
+
+
 def months(store, table):
     """The partitions that hold rows, with how many."""
     with reading(store) as connection:
@@ -200,8 +207,13 @@ def test_old_months_are_pruned_and_new_ones_made(partitioned):
     # They watch over what moved, too.
     trace(partitioned, "old")
     assert counts(partitioned)["traces"] == 2
+    [month] = months(partitioned, "lcf_traces").keys() - {newest(partitioned)}
     assert partitioned.prune(timedelta(days=365)).traces == 1
     assert counts(partitioned)["trace_chunks"] == 4
+    with partitioned._database.engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {month}"))
+    trace(partitioned, "old", days_ago=400)
+    assert counts(partitioned)["traces"] == 2
 
 
 def test_indexes_and_columns_are_those_of_the_release(partitioned, postgres_server):
