@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langchain_feedback.judges.verifying import LLMVerifier
     from langchain_feedback.nodes.keys import StateKeys
     from langchain_feedback.quotes.locate import locate_quote
+    from langchain_feedback.ranking.linear import LinearRanker
     from langchain_feedback.ranking.policies import (
         AverageRating,
         KernelBelief,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     )
     from langchain_feedback.retrievers.dartboard import DartboardCompressor, DartboardRetriever
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
+    from langchain_feedback.retrievers.interleaved import InterleavedRetriever
+    from langchain_feedback.retrievers.split import SplitRetriever
     from langchain_feedback.store.feedback_store import FeedbackStore
     from langchain_feedback.tokens import FeedbackTokens
     from langchain_feedback.traces import new_trace_id, trace_id_of
@@ -35,12 +38,15 @@ __all__ = [
     "FeedbackRetriever",
     "FeedbackStore",
     "FeedbackTokens",
+    "InterleavedRetriever",
     "KernelBelief",
     "LLMDocumentGrader",
     "LLMGroundednessChecker",
     "LLMHighlighter",
     "LLMVerifier",
+    "LinearRanker",
     "RankingPolicy",
+    "SplitRetriever",
     "StateKeys",
     "WilsonFusion",
     "create_reliable_rag",
@@ -58,12 +64,15 @@ _HOMES = {
     "FeedbackRetriever": "retrievers.feedback",
     "FeedbackStore": "store.feedback_store",
     "FeedbackTokens": "tokens",
+    "InterleavedRetriever": "retrievers.interleaved",
     "KernelBelief": "ranking.policies",
     "LLMDocumentGrader": "judges.grading",
     "LLMGroundednessChecker": "judges.groundedness",
     "LLMHighlighter": "judges.highlighting",
     "LLMVerifier": "judges.verifying",
+    "LinearRanker": "ranking.linear",
     "RankingPolicy": "ranking.policies",
+    "SplitRetriever": "retrievers.split",
     "StateKeys": "nodes.keys",
     "WilsonFusion": "ranking.policies",
     "create_reliable_rag": "graph",

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from langchain_feedback.words import content_words
 
-__all__ = ["Side", "Splittable", "alike", "near_duplicate_groups", "question_sides"]
+__all__ = [
+    "Side",
+    "Splittable",
+    "alike",
+    "is_held_out",
+    "near_duplicate_groups",
+    "question_sides",
+]
 
 Side: TypeAlias = Literal["train", "evaluation"]
 
@@ -109,9 +116,19 @@ def question_sides(
         elif keys & taught:
             side = "train"
         else:
-            side = "evaluation" if _chance(min(keys)) < share else "train"
+            side = "evaluation" if is_held_out(keys, share) else "train"
         sides |= dict.fromkeys(sorted(keys), side)
     return sides
+
+
+def is_held_out(keys: Collection[str], share: float = _HELD_OUT) -> bool:
+    """Tell what a digest decides for a group that nothing is known of yet.
+
+    Args:
+        keys: Of all its questions.
+        share: How much is held out, in [0, 1].
+    """
+    return _chance(min(keys)) < share
 
 
 def _pairs(questions: Sequence[Splittable]) -> Iterable[tuple[int, int]]:
