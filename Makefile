@@ -40,10 +40,10 @@ models: $(VENV)/.dev ## Test with a real cross-encoder (110 MB)
 	@$(PIP) install --constraint constraints.txt onnxruntime==1.32.0 tokenizers==0.23.3
 	@$(RUN)/python -m pytest tests/unit_tests/judges/test_first_stage.py
 
-exports: $(VENV)/.dev ## Train one step on exports with sentence-transformers (PyTorch: 1 GB and more)
+exports: $(VENV)/.dev ## Train on exports and reviewed questions with sentence-transformers (PyTorch: 1 GB and more)
 	@$(PIP) install torch==2.13.0
 	@$(PIP) install "sentence-transformers[train]==6.2.*"
-	@$(RUN)/python -m pytest tests/unit_tests/loop/test_exports_read_back.py
+	@$(RUN)/python -m pytest tests/unit_tests/loop/test_exports_read_back.py tests/unit_tests/loop/test_cross_encoder.py
 
 bench: $(VENV)/.dev ## Run the benchmarks and print their tables
 	@$(PIP) install --constraint constraints.txt rapidfuzz==3.14.6

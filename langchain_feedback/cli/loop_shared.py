@@ -1,6 +1,7 @@
 """What the commands of the loop share: the store they open, and how they print."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -166,4 +167,5 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str
 
 
 def _is_figure(value: Any) -> bool:
-    return isinstance(value, str) and value.rstrip("%").replace(".", "", 1).isdecimal()
+    # What is not known is an empty cell between figures.
+    return isinstance(value, str) and re.fullmatch(r"([+-]?\d+(\.\d+)?%?)?", value) is not None

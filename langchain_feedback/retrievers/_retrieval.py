@@ -103,6 +103,11 @@ class Retrieval:
         self._claim = claims_of(self._store).claim(
             self._asked, lambda trace_id: self._read(lambda: self._store.trace(trace_id))
         )
+        if not self._is_kept:
+            # Who keeps the trace knows its own question, whatever text is searched for.
+            kept = str(self._run.get(SEARCHED_FOR_KEY))
+            own = claims_of(self._store).question_of(kept, self._asked.query)
+            self._claim.question = own or self._claim.question
         # The store keeps no blank question, and there is nothing to learn of one.
         self._store_failed |= not self.question.strip()
 

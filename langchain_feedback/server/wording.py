@@ -16,15 +16,20 @@ __all__ = [
     "KINDS",
     "LOST",
     "MOVES",
+    "RANKER_STATES",
+    "RATES",
     "SIGNALS",
     "STALE_FORM",
     "STATES",
     "VERDICTS",
     "ago",
+    "day",
     "days",
     "percent",
+    "points",
     "seconds",
     "short_number",
+    "span",
 ]
 
 STALE_FORM = (
@@ -144,6 +149,31 @@ ALARMS = MappingProxyType(
     }
 )
 
+RATES = MappingProxyType(
+    {
+        "complained": ("Complaints", "Somebody says that the answer or a source was wrong."),
+        "zero_result": ("Nothing found", "There was nothing to answer from."),
+        "abstained": ("No answer", "It abstained."),
+        "not_grounded": ("Not grounded", "Of the answers that were checked."),
+        "rephrased": ("Asked again", "The next question said it again, or contradicted it."),
+    }
+)
+"""What may go wrong with an answer: its name, and what it counts."""
+
+RANKER_STATES = MappingProxyType(
+    {
+        "active": ("Active", "good", "It orders the pools."),
+        "recommended": ("Recommended", "accent", "It passed its evaluation; nobody promoted it."),
+        "shadow": ("Watched", "accent", "It orders pools for comparison only."),
+        "advice": ("Too few cases", "", "An evaluation with fewer cases decides nothing."),
+        "untested": ("Not tried", "", "Nobody evaluated it yet."),
+        "replaced": ("Replaced", "", "It was active until a better one came."),
+        "rejected": ("Rejected", "bad", "It did not pass its evaluation."),
+        "rolled back": ("Rolled back", "bad", "Somebody took it back."),
+    }
+)
+"""What became of a ranker: its name, its color, and what it says."""
+
 _DAY = 60 * 24
 _STEPS = ((1, "minute"), (60, "hour"), (_DAY, "day"), (30 * _DAY, "month"), (365 * _DAY, "year"))
 
@@ -201,6 +231,33 @@ def seconds(duration: float | None) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"  # noqa: PLR2004
 
 
+def points(share: float | None) -> str:
+    """Return a difference of scores in points, with its sign.
+
+    Example:
+        >>> points(.0512), points(-.3), points(0), points(None)
+        ('+5.1', '−30.0', '0.0', '–')
+    """
+    if share is None:
+        return "–"
+    sign = {True: "+", False: ""}[round(share, 3) > 0]
+    return f"{sign}{share * 100:.1f}".replace("-0.0", "0.0").replace("-", "−")
+
+
+def span(duration: float | None) -> str:
+    """Return a duration of any length.
+
+    Example:
+        >>> span(42.4), span(95), span(7_200), span(200_000), span(None)
+        ('42 s', '1:35 min', '2.0 h', '2 days', '–')
+    """
+    if duration is None or duration < 3_600:  # noqa: PLR2004
+        return seconds(duration)
+    if duration < 172_800:  # noqa: PLR2004  two days
+        return f"{duration / 3_600:.1f} h"
+    return days(duration / 86_400)
+
+
 def short_number(number: float | None) -> str:
     """Return a number as short as it may be.
 
@@ -228,6 +285,17 @@ def when(moment: datetime | str | None) -> Markup:
     )
 
 
+def day(moment: datetime) -> str:
+    """Return a day as short as it may be.
+
+    Example:
+        >>> day(datetime(2026, 3, 1, 9, tzinfo=UTC))
+        '1 Mar'
+    """
+    at = moment.astimezone(UTC)
+    return f"{at.day} {at:%b}"
+
+
 def signal_name(said: Any) -> str:
     """Return what somebody did, in words."""
     if said["signal"] == "rating" and said.get("rating") is not None:
@@ -243,6 +311,9 @@ FILTERS = MappingProxyType(
         "percent": percent,
         "seconds": seconds,
         "number": short_number,
+        "points": points,
+        "day": day,
+        "span": span,
         "signal_name": signal_name,
     }
 )

@@ -24,6 +24,7 @@ from langchain_feedback.store.schema import chunks, questions, traces
 __all__ = [
     "add_cases",
     "case_id_of",
+    "case_questions",
     "chunk_rows",
     "forget_case_chunks",
     "forget_cases",
@@ -75,6 +76,13 @@ def read_cases(
         connection, namespace, (one.chunk_id for case in found for one in case.relevant)
     )
     return [_marked(case, now) for case in found]
+
+
+def case_questions(connection: Connection, namespace: str) -> dict[str, str]:
+    """Return the questions of all cases that are not forgotten, also of retired ones."""
+    columns = (eval_cases.c.case_id, eval_cases.c.question)
+    rows = connection.execute(select(*columns).where(eval_cases.c.namespace == namespace))
+    return {row.case_id: row.question for row in rows}
 
 
 def chunk_rows(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert, select, update
 
 from langchain_feedback.store.database import insert_or_ignore
 from langchain_feedback.store.learning_schema import eval_runs, eval_scores
@@ -46,11 +46,19 @@ class EvalScore:
 def add_run(
     connection: Connection, namespace: str, run: EvalRun, scores: Iterable[EvalScore]
 ) -> bool:
-    """Keep an evaluation; return whether it is new."""
+    """Keep an evaluation; return whether it is new.
+
+    The same again is not kept twice. Where another one of the two rankers came in between, it
+    is the newest again.
+    """
     fields = ("run_id", "version", "ranker_id", "baseline_id", "verdict", "at")
     row = {name: getattr(run, name) for name in fields}
     row |= {"namespace": namespace, "report": json.dumps(dict(run.report))}
     if not insert_or_ignore(connection, eval_runs, [row]):
+        newest = newest_run(connection, namespace, run.ranker_id, run.baseline_id)
+        if newest is not None and newest.run_id != run.run_id:
+            this = eval_runs.c.run_id == run.run_id
+            connection.execute(update(eval_runs).where(this).values(at=run.at))
         return False
     rows = [{"run_id": run.run_id} | dict(vars(score)) for score in scores]
     if rows:
@@ -73,7 +81,11 @@ def newest_run(
         ranker_id
     )
     against = eval_runs.c.baseline_id.is_not_distinct_from(baseline_id)
-    newest = select(eval_runs).where(mine, against).order_by(eval_runs.c.at.desc())
+    newest = (
+        select(eval_runs)
+        .where(mine, against)
+        .order_by(eval_runs.c.at.desc(), eval_runs.c.version.desc())
+    )
     row = connection.execute(newest.limit(1)).one_or_none()
     return None if row is None else _run(row)
 

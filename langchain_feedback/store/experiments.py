@@ -96,9 +96,7 @@ def add_experiment(
     return made
 
 
-def read_experiment(
-    connection: Connection, namespace: str, name: str
-) -> ExperimentRecord | None:
+def read_experiment(connection: Connection, namespace: str, name: str) -> ExperimentRecord | None:
     """Return the experiment of this name, or None."""
     mine = (experiments.c.namespace == namespace) & (experiments.c.name == name)
     row = connection.execute(select(experiments).where(mine)).one_or_none()

@@ -153,6 +153,7 @@ def test_all_is_every_other_extra_and_the_readme_is_its_description(wheel: Path)
         by_extra.setdefault(marker.strip("'"), set()).add(need)
     everything, needed = by_extra.pop("all"), by_extra.pop("")
     assert set(metadata.get_all("Provides-Extra")) == {*by_extra, "all"}
+    assert by_extra.pop("train")  # a gigabyte of PyTorch, which nobody wants by accident
     assert everything == set().union(*by_extra.values())
     assert not any("langchain-community" in need for need in needed)
     assert metadata.get_payload() == (ROOT / "README.md").read_text()

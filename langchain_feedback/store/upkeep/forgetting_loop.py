@@ -9,7 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
+from langchain_feedback.store.eval_cases import forget_case_chunks, forget_cases
 from langchain_feedback.store.evidence import batched
+from langchain_feedback.store.learning_schema import ranker_activations
 from langchain_feedback.store.loop_schema import (
     owner_events,
     owner_items,
@@ -39,7 +41,8 @@ def forget_asked(
 
     An item whose question nobody else asked goes, with the pins that its verdict made; so does
     an open one, which mining finds again by other people's traces. Of one that is closed the
-    label stays, without the person's answer and words.
+    label stays, without the person's answer and words. Cases to try rankers on go with their
+    question, or with the trace that they were sampled from.
 
     Args:
         connection: A transaction that excludes other writers of votes.
@@ -48,6 +51,7 @@ def forget_asked(
         own: All traces of the person.
     """
     private = _private_questions(connection, namespace, trace_ids, own)
+    forget_cases(connection, namespace, trace_ids, private)
     _forget_review_items(connection, namespace, trace_ids, private)
     keys = _keys(connection, private)
     for row in _rows(connection, owner_items, namespace, trace_ids):
@@ -64,12 +68,14 @@ def forget_asked(
 
 
 def forget_reviewer(connection: Connection, namespace: str, actor: str) -> None:
-    """Take a reviewer's name out of the loop; verdicts stay, as nobody's."""
+    """Take the name of who reviewed, or promoted, out of the loop; what was done stays."""
     his = (review_events.c.namespace == namespace) & (review_events.c.reviewer == actor)
     connection.execute(update(review_events).where(his).values(reviewer=""))
     claimed = (review_items.c.namespace == namespace) & (review_items.c.claimed_by == actor)
     free = {"claimed_by": None, "claimed_until": None, "claim_token": None}
     connection.execute(update(review_items).where(claimed).values(free))
+    acted = (ranker_activations.c.namespace == namespace) & (ranker_activations.c.actor == actor)
+    connection.execute(update(ranker_activations).where(acted).values(actor=None))
     mine = owner_items.c.namespace == namespace
     opened = mine & (owner_items.c.opened_by == actor)
     connection.execute(update(owner_items).where(opened).values(opened_by=None))
@@ -99,8 +105,10 @@ def forget_lost_words(connection: Connection, namespace: str) -> None:
 def forget_chunk_texts(connection: Connection, namespace: str, doomed: Collection[str]) -> None:
     """Take the texts of some chunks out of snapshots, and what answers quoted of them.
 
-    The ids and hashes stay, and with them the verdicts.
+    The ids and hashes stay, and with them the verdicts. Cases to try rankers on lose the text,
+    and go where such a chunk is the right one.
     """
+    forget_case_chunks(connection, namespace, doomed)
     for table in (review_items, owner_items):
         rows = select(table.c.item_id, table.c.snapshot).where(table.c.namespace == namespace)
         for row in connection.execute(rows).all():

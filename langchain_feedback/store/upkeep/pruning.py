@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
+from langchain_feedback.store.eval_cases import prune_cases
 from langchain_feedback.store.loop_schema import review_items
 from langchain_feedback.store.questions import forget_memory
 from langchain_feedback.store.schema import (
@@ -49,6 +50,8 @@ class Pruned:
     questions: int
     reviews: int = 0
     """Review items that nobody decided in time."""
+    cases: int = 0
+    """Cases to try rankers on that were retired, or sampled from a trace that is gone."""
 
 
 def instant_of(older_than: datetime | timedelta, now: datetime) -> datetime:
@@ -82,6 +85,7 @@ def prune(access: Access, before: datetime) -> Pruned:
         snapshots=_prune_snapshots(access, before),
         questions=_prune_questions(access),
         reviews=_prune_reviews(access, before),
+        cases=_prune_cases(access, before),
     )
 
 
@@ -184,6 +188,11 @@ def _prune_reviews(access: Access, before: datetime) -> int:
                 this = update(review_items).where(review_items.c.item_id == row.item_id)
                 connection.execute(this.values(snapshot=snapshot))
     return gone
+
+
+def _prune_cases(access: Access, before: datetime) -> int:
+    with access.page() as (connection, _):
+        return prune_cases(connection, access.namespace, before)
 
 
 def _prune_questions(access: Access) -> int:

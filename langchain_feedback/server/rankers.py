@@ -1,0 +1,132 @@
+"""The page of trained rankers: how each one did, and promoting, watching or rolling back."""
+
+import threading
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from langchain_feedback.errors import ArtifactError, PromotionRefusedError, UnknownRankerError
+from langchain_feedback.loop.health import RankersHealth, loop_health
+from langchain_feedback.loop.promotion import promote, rollback, shadow
+from langchain_feedback.server.forms import Form, takes_form
+from langchain_feedback.server.health import score_labels, score_plot
+from langchain_feedback.server.site import check_form, go_to, page, reviewer_of, site_of
+from langchain_feedback.store.rankers import Activation, newest_activation, read_activations
+from langchain_feedback.store.transactions import reading
+
+__all__ = ["ranker_routes"]
+
+_SCORES, _HISTORY = 24, 20
+_CHANGED = (
+    "Another ranker is active by now: somebody was faster, or the schedule was. Nothing was "
+    "changed; look at the page again."
+)
+_DONE = {
+    "promote": "It orders the pools from now on; retrievers follow within 30 seconds.",
+    "rollback": "Rolled back; retrievers follow within 30 seconds.",
+    "shadow": "It is watched from now on: it orders pools, and nobody sees that order.",
+    "unshadow": "It is watched no more.",
+}
+# Two clicks must not roll back twice: what was shown as active is looked at under it.
+_turn = threading.Lock()
+
+
+def ranker_routes() -> list[Route]:
+    """Return the routes of rankers."""
+    return [
+        Route("/rankers", _rankers, name="rankers"),
+        Route("/rankers/rollback", takes_form(_roll_back), methods=["POST"], name="rollback"),
+        Route("/rankers/change", takes_form(_change), methods=["POST"], name="change"),
+    ]
+
+
+def _rankers(request: Request) -> Response:
+    reviewer_of(request)
+    return _show(request, done=_DONE.get(request.query_params.get("done", "")))
+
+
+def _change(request: Request, form: Form) -> Response:
+    reviewer = check_form(request, form)
+    store, ranker_id = site_of(request).store, form["ranker"]
+    does = form["does"]
+    if does not in ("promote", "shadow", "unshadow"):
+        raise HTTPException(400, "There is no such thing to do with a ranker.")
+    try:
+        with _turn:
+            if not _is_current(request, form):
+                return _show(request, warning=_CHANGED, status=409)
+            if does == "promote":
+                force = form["force"] == "yes"
+                promote(store, ranker_id, actor=reviewer.name, force=force)
+            else:
+                shadow(store, ranker_id if does == "shadow" else None, actor=reviewer.name)
+    except UnknownRankerError as error:
+        raise HTTPException(404, "There is no such ranker.") from error
+    except PromotionRefusedError as error:
+        return _show(request, warning=str(error), refused=ranker_id, status=409)
+    except ArtifactError as error:
+        return _show(request, warning=str(error), status=409)
+    return go_to(request, "rankers", f"done={does}")
+
+
+def _roll_back(request: Request, form: Form) -> Response:
+    reviewer = check_form(request, form)
+    try:
+        with _turn:
+            if not _is_current(request, form):
+                return _show(request, warning=_CHANGED, status=409)
+            rollback(site_of(request).store, actor=reviewer.name)
+    except PromotionRefusedError as error:
+        return _show(request, warning=str(error), status=409)
+    return go_to(request, "rankers", "done=rollback")
+
+
+def _is_current(request: Request, form: Form) -> bool:
+    """Return whether what the form's page showed as active is active still."""
+    store = site_of(request).store
+    with reading(store) as connection:
+        newest = newest_activation(connection, store.namespace)
+    return form["active"] == ((newest and newest.ranker_id) or "")
+
+
+def _show(
+    request: Request,
+    *,
+    done: str | None = None,
+    warning: str | None = None,
+    refused: str | None = None,
+    status: int = 200,
+) -> Response:
+    store = site_of(request).store
+    health = loop_health(store)
+    with reading(store) as connection:
+        history = read_activations(connection, store.namespace)
+    points = health.rankers.scores[-_SCORES:]
+    return page(
+        request,
+        "rankers.html",
+        status=status,
+        health=health,
+        rankers=health.rankers,
+        names=_names(health.rankers),
+        points=points,
+        plot=score_plot(points),
+        labels=score_labels(points),
+        history=_newest(history),
+        done=done,
+        warning=warning,
+        refused=refused,
+    )
+
+
+def _names(rankers: RankersHealth) -> Mapping[str | None, str]:
+    """Return what rankers are called."""
+    named: dict[str | None, str] = {one.ranker_id: f"#{one.number}" for one in rankers.versions}
+    return named | {None: "the base's own order"}
+
+
+def _newest(history: list[Activation]) -> list[Activation]:
+    return history[::-1][:_HISTORY]
