@@ -65,8 +65,8 @@ def loop_health(
       signals are held back`, `most signals are of unknown answers`, `queue grows for 3 weeks`,
       `nothing reviewed for 2 weeks`, `no gain in 3 rankers`.
 
-    The numbers are counted by the database and read in one transaction; with 100,000 questions
-    in 28 days that takes about a second.
+    The numbers are counted by the database and read in one transaction. A SQLite file with
+    100,000 questions in 28 days, a third of them rated, took 1.5 s of processor time.
 
     Args:
         store: Where, and whose namespace.

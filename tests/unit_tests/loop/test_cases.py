@@ -348,15 +348,19 @@ def test_near_duplicates_are_never_on_both_sides_whatever_comes_when_check3(hist
         learned = []
         for action, text, at in history:
             _step(store, action, text, at, learned)
+        _apart(store, learned)
         freeze_cases(store)
-        cases = read_cases(store)
-        frozen_ = [Splittable(case.key, case.question, case.right) for case in cases]
-        now = [_taught(store, group) for group in training_groups(store).groups]
-        assert not [
-            (one.question, two.question) for one in frozen_ for two in now if alike(one, two)
-        ]
-        for keys, questions_of_it in learned:
-            _never_alike(store, cases, keys, questions_of_it)
+        _apart(store, learned)
+
+
+def _apart(store, learned):
+    """No case is like what is to be taught now; none that counts is like what was."""
+    cases = read_cases(store)
+    frozen_ = [Splittable(case.key, case.question, case.right) for case in cases]
+    now = [_taught(store, group) for group in training_groups(store).groups]
+    assert not [(one.question, two.question) for one in frozen_ for two in now if alike(one, two)]
+    for keys, taught in learned:
+        _never_alike(store, cases, keys, taught)
 
 
 def _never_alike(store, cases, keys, taught):

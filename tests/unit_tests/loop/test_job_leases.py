@@ -204,6 +204,32 @@ def test_a_lost_lease_ends_the_run_at_its_next_step_check13(store):
     assert (run.state, run.resumed, len(run.steps)) == ("done", 1, len(STEPS))
 
 
+def test_who_took_a_run_over_has_it_alone_check13(store):
+    working, end, done = threading.Event(), threading.Event(), []
+
+    def work():
+        working.set()
+        end.wait(60)
+
+    def take_over():
+        done.append(run_loop(store, steps=STEPS, estimator=Fits(work), lease=LONG))
+
+    thread = threading.Thread(target=take_over)
+
+    def lose():
+        age(store, hours=1)
+        thread.start()
+        working.wait(60)  # the other one is in the same step now
+
+    with pytest.raises(LoopBusyError, match="taken over"):
+        run_loop(store, steps=STEPS, estimator=Fits(lose), lease=LONG)
+    [run] = last_runs(store)
+    assert (run.state, [step.name for step in run.steps]) == ("running", STEPS[:-1])
+    end.set()
+    thread.join()
+    assert last_runs(store) == done
+
+
 def test_a_step_that_takes_longer_than_the_lease_keeps_it_check13(store):
     busy, seen = threading.Event(), []
 
