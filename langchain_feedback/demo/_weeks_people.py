@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_feedback.demo._weeks_desk import Desk, Reply
 from langchain_feedback.demo._weeks_questions import LEAD_INS, NEEDS, Need
-from langchain_feedback.store.inbox.events import Incoming, Received
+from langchain_feedback.store.inbox.events import Incoming
 
 __all__ = ["Asked", "Liar", "People", "is_right"]
 
@@ -144,9 +144,11 @@ class Liar:
     desk: Desk
     chunk_id: str
     times: int = 20
+    held: int = 0
+    """How many of the votes were held back so far."""
 
-    def day(self) -> list[Received]:
-        """Do it, and return what became of the votes."""
+    def day(self) -> None:
+        """Do it."""
         question = next(need.wordings[0] for need in NEEDS if need.chunk_id == self.chunk_id)
         events = []
         for turn in range(self.times):
@@ -155,4 +157,5 @@ class Liar:
             if any(one.id == self.chunk_id for one in reply.documents):
                 lie = Incoming(name, reply.trace_id, "wrong_source", self.chunk_id, actor="liar")
                 events.append(lie)
-        return self.desk.store.receive(events)
+        received = self.desk.store.receive(events)
+        self.held += sum(one.status == "held" for one in received)

@@ -41,7 +41,9 @@ from langchain_feedback.store.transactions import reading
 
 __all__ = ["Exam", "FourWeeksRun", "FourWeeksSettings", "Tried", "Week", "run_four_weeks"]
 
-_DAYS = 7
+_RUNS_AFTER, _REVIEWED_AFTER, _DAYS = 5, 6, 7
+"""The job runs on Friday night, and its items are looked at on Saturday."""
+
 _TIMEOUT_S = 60.0
 """On a busy computer, too, the lab's retrievals wait for their feedback."""
 
@@ -76,8 +78,9 @@ def run_four_weeks(
 ) -> FourWeeksRun:
     """Live through four weeks of a help desk, and return what became of it.
 
-    A week is seven days of questions and signals, then `run_loop(auto_promote=True)`, then a
-    reviewer's batch. Before the next day the whole database is made a day older.
+    A week is seven days of questions and signals. After the fifth `run_loop(auto_promote=True)`
+    does its work, after the sixth a reviewer does his. Between two days the whole database is made
+    a day older.
 
     - From the first day people ask for what no document answers.
     - In the second week a rule changes, and its document does not; and somebody votes against
@@ -134,27 +137,28 @@ class _Lab:
         )
 
     def week(self, number: int) -> Week:
-        """Live through a week, to the evening of its last day, and tell of it."""
-        if number > 1:
-            age(self._store, 1)
+        """Live through a week, and tell of it."""
         if number == _RULE_CHANGES:
             self._truth |= _NEW_RULE
+        held = self._liar.held
         written = self._owner.work()
         verified, alarms = self._look_after(written)
-        asked, held = self._days(number)
+        asked = self._days(number, 0, _RUNS_AFTER)
         report = run_loop(
             self._store, auto_promote=True, owners=OWNERS, ordinary=self._settings.ordinary
         )
         told = week_as_markdown(self._store, report)
         alarms += [(one["source"], one["kind"]) for one in _facts(report, "alarms")["raised"]]
-        reviewed = self._reviewers.week(self._settings.reviewed)
         self._desk.restart()
+        asked += self._days(number, _RUNS_AFTER, _REVIEWED_AFTER)
+        reviewed = self._reviewers.week(self._settings.reviewed)
+        asked += self._days(number, _REVIEWED_AFTER, _DAYS)
         health = loop_health(self._store)
         return Week(
             number=number,
             asks=len(asked),
             wrong=1 - sum(one.good for one in asked) / len(asked),
-            held=held,
+            held=self._liar.held - held,
             alarms=tuple(alarms),
             written=tuple(written),
             verified=tuple(verified),
@@ -180,17 +184,16 @@ class _Lab:
             [(alarm.source, alarm.kind) for alarm in raised],
         )
 
-    def _days(self, number: int) -> tuple[list[Asked], int]:
-        """Let people ask for seven days."""
+    def _days(self, number: int, since: int, until: int) -> list[Asked]:
+        """Let people ask for some days of a week."""
         asked: list[Asked] = []
-        held = 0
-        for day in range(_DAYS):
-            if day:
+        for day in range(since, until):
+            if (number, day) != (1, 0):
                 age(self._store, 1)
             asked += self._people.day(self._settings.asks)
             if (number, day) == _LIAR_COMES:
-                held += sum(one.status == "held" for one in self._liar.day())
-        return asked, held
+                self._liar.day()
+        return asked
 
 
 def _facts(report: LoopReport, step: str) -> Mapping[str, Any]:

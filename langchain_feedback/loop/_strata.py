@@ -82,7 +82,7 @@ def shares_of(cases: Sequence[EvalCase], shares: Mapping[str, float]) -> Floats:
     for kind, name in ((kinds, FAILING), (~kinds, ORDINARY)):
         if kind.any():
             weights[kind] = shares[name] / kind.sum()
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def strata_of(

@@ -38,6 +38,7 @@ def promote(
     *,
     actor: str | None = None,
     force: bool = False,
+    after: int | None = None,
 ) -> Activation:
     """Let a ranker order the pools from now on.
 
@@ -50,6 +51,8 @@ def promote(
         report: What `evaluate` found; None: the newest such report of the store.
         actor: Who promotes it.
         force: Whether a person wants it all the same; the row then says so.
+        after: The number of the row that the caller saw as the newest, 0 for none: a newer one
+            refuses it. None: whatever counts now.
 
     Returns:
         The row that counts now.
@@ -62,6 +65,7 @@ def promote(
     with writing(store) as (connection, _):
         _sound(connection, store.namespace, ranker_id).check()
         newest = newest_activation(connection, store.namespace)
+        _none_since(newest, after)
         if newest is not None and newest.ranker_id == ranker_id:
             return newest
         active_id = newest.ranker_id if newest else None
@@ -75,18 +79,23 @@ def promote(
         )  # fmt: skip
 
 
-def rollback(store: "FeedbackStore", *, actor: str | None = None) -> Activation:
+def rollback(
+    store: "FeedbackStore", *, actor: str | None = None, after: int | None = None
+) -> Activation:
     """Go back to what ordered the pools before the last promotion that still stands.
 
     Args:
         store: Where, and whose namespace.
         actor: Who takes it back.
+        after: See `promote`: of two who take back the same one, one goes one step.
 
     Raises:
-        PromotionRefusedError: If the base's own order stands already.
+        PromotionRefusedError: If the base's own order stands already, or a row is newer than
+            `after`.
     """
     with writing(store) as (connection, _):
         history = read_activations(connection, store.namespace)
+        _none_since(history[-1] if history else None, after)
         if not history or history[-1].ranker_id is None:
             msg = "There is nothing to roll back: the base retriever's own order stands."
             raise PromotionRefusedError(msg)
@@ -147,6 +156,15 @@ def rolled_back(store: "FeedbackStore") -> set[str]:
             found.discard(one.ranker_id)
         active = one.ranker_id
     return found
+
+
+def _none_since(newest: Activation | None, after: int | None) -> None:
+    if after is not None and after != (newest.seq if newest else 0):
+        msg = (
+            "Another ranker was made active since: somebody was faster, or the schedule was. "
+            "Nothing was changed; look again."
+        )
+        raise PromotionRefusedError(msg)
 
 
 def _sound(connection: Connection, namespace: str, ranker_id: str) -> RankerRecord:

@@ -88,7 +88,10 @@ class Rankers:
         ranker = None if record is None else self._loaded(record)
         if record is not None and ranker is None:
             return  # the one before goes on
-        self._chosen = replace(self._chosen, **{role: ranker, f"{role}_id": ranker_id})
+        if role == "active":
+            self._chosen = replace(self._chosen, active=ranker, active_id=ranker_id)
+        else:
+            self._chosen = replace(self._chosen, shadow=ranker, shadow_id=ranker_id)
 
     def _loaded(self, record: RankerRecord) -> Ranker | None:
         try:

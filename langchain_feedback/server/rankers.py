@@ -1,6 +1,5 @@
 """The page of trained rankers: how each one did, and promoting, watching or rolling back."""
 
-import threading
 from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
@@ -14,24 +13,18 @@ from langchain_feedback.loop.promotion import promote, rollback, shadow
 from langchain_feedback.server.forms import Form, takes_form
 from langchain_feedback.server.health import score_labels, score_plot
 from langchain_feedback.server.site import check_form, go_to, page, reviewer_of, site_of
-from langchain_feedback.store.rankers import Activation, newest_activation, read_activations
+from langchain_feedback.store.rankers import Activation, read_activations
 from langchain_feedback.store.transactions import reading
 
 __all__ = ["ranker_routes"]
 
 _SCORES, _HISTORY = 24, 20
-_CHANGED = (
-    "Another ranker is active by now: somebody was faster, or the schedule was. Nothing was "
-    "changed; look at the page again."
-)
 _DONE = {
     "promote": "It orders the pools from now on; retrievers follow within 30 seconds.",
     "rollback": "Rolled back; retrievers follow within 30 seconds.",
     "shadow": "It is watched from now on: it orders pools, and nobody sees that order.",
     "unshadow": "It is watched no more.",
 }
-# Two clicks must not roll back twice: what was shown as active is looked at under it.
-_turn = threading.Lock()
 
 
 def ranker_routes() -> list[Route]:
@@ -55,14 +48,11 @@ def _change(request: Request, form: Form) -> Response:
     if does not in ("promote", "shadow", "unshadow"):
         raise HTTPException(400, "There is no such thing to do with a ranker.")
     try:
-        with _turn:
-            if not _is_current(request, form):
-                return _show(request, warning=_CHANGED, status=409)
-            if does == "promote":
-                force = form["force"] == "yes"
-                promote(store, ranker_id, actor=reviewer.name, force=force)
-            else:
-                shadow(store, ranker_id if does == "shadow" else None, actor=reviewer.name)
+        if does == "promote":
+            force, after = form["force"] == "yes", _newest_shown(form)
+            promote(store, ranker_id, actor=reviewer.name, force=force, after=after)
+        else:
+            shadow(store, ranker_id if does == "shadow" else None, actor=reviewer.name)
     except UnknownRankerError as error:
         raise HTTPException(404, "There is no such ranker.") from error
     except PromotionRefusedError as error:
@@ -75,21 +65,17 @@ def _change(request: Request, form: Form) -> Response:
 def _roll_back(request: Request, form: Form) -> Response:
     reviewer = check_form(request, form)
     try:
-        with _turn:
-            if not _is_current(request, form):
-                return _show(request, warning=_CHANGED, status=409)
-            rollback(site_of(request).store, actor=reviewer.name)
+        # Two clicks must not roll back twice.
+        rollback(site_of(request).store, actor=reviewer.name, after=_newest_shown(form))
     except PromotionRefusedError as error:
         return _show(request, warning=str(error), status=409)
     return go_to(request, "rankers", "done=rollback")
 
 
-def _is_current(request: Request, form: Form) -> bool:
-    """Return whether what the form's page showed as active is active still."""
-    store = site_of(request).store
-    with reading(store) as connection:
-        newest = newest_activation(connection, store.namespace)
-    return form["active"] == ((newest and newest.ranker_id) or "")
+def _newest_shown(form: Form) -> int:
+    """Return the number of the activation that the form's page showed as the newest."""
+    given = form["newest"]
+    return int(given) if given.isascii() and given.isdecimal() else -1
 
 
 def _show(
@@ -116,6 +102,7 @@ def _show(
         plot=score_plot(points),
         labels=score_labels(points),
         history=_newest(history),
+        newest=history[-1].seq if history else 0,
         done=done,
         warning=warning,
         refused=refused,

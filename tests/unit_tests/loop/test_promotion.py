@@ -169,6 +169,21 @@ def test_rollback_goes_back_step_by_step(store):
     assert len(history(store)) == 6
 
 
+def test_of_two_who_take_back_the_same_one_goes_one_step(cases):
+    for name in ("first", "good"):
+        promote(cases, stored(cases, name).ranker_id, force=True)
+    with reading(cases) as connection:
+        seen = read_activations(connection, cases.namespace)[-1].seq
+    assert rollback(cases, after=seen).ranker_id == "first"
+    with pytest.raises(PromotionRefusedError, match="made active since"):
+        rollback(cases, after=seen)
+    with pytest.raises(PromotionRefusedError, match="made active since"):
+        promote(cases, "good", after=seen, force=True)
+    with pytest.raises(PromotionRefusedError, match="made active since"):
+        promote(cases, "good", after=0, force=True)
+    assert active_ranker(cases).ranker_id == "first"
+
+
 def test_nothing_to_roll_back_is_said(quick):
     with pytest.raises(PromotionRefusedError, match="nothing to roll back"):
         rollback(quick)

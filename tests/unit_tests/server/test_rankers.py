@@ -29,7 +29,7 @@ def three(store):
 
 def hidden(page):
     """What every form of the page carries."""
-    return dict(re.findall(r'<input type="hidden" name="(csrf|active)" value="([^"]*)"', page))
+    return dict(re.findall(r'<input type="hidden" name="(csrf|newest)" value="([^"]*)"', page))
 
 
 def send(client, path, **fields):
@@ -102,7 +102,7 @@ def test_a_page_that_is_out_of_date_changes_nothing(three):
     for path, fields in (
         ("rollback", {}),
         ("change", {"ranker": "r2", "does": "promote"}),
-        ("change", {"ranker": "r2", "does": "shadow"}),
+        ("change", {"ranker": "r2", "does": "promote", "force": "yes"}),
     ):
         reply = client.post(f"/rankers/{path}", data=form | fields)
         assert (reply.status_code, "somebody was faster" in reply.text) == (409, True)
