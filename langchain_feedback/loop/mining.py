@@ -1,5 +1,6 @@
 """From signals to items: what is worth a reviewer's look."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
+from langchain_feedback.loop._alike import alike_questions
 from langchain_feedback.loop._ordinary import DRAWN, draw_ordinary, first_items
 from langchain_feedback.loop.failures import Failure, classify_failures
 from langchain_feedback.loop.review import ReviewQueue
@@ -64,8 +66,9 @@ def mine(
 
     Bursts that were held come first, then the worst questions (see `worst_questions`), each
     with its newest bad answer, then questions for which nothing was found, the most asked
-    first; last, some drawn by chance from what went well (see `draw_ordinary`): a ranker must
-    be tried on those, too. An item holds all that a reviewer sees, and outlives the trace.
+    first, one of those that want the same document (see `missing_documents`). Last come some
+    drawn by chance from what went well (see `draw_ordinary`): a ranker must be tried on those,
+    too. An item holds all that a reviewer sees, and outlives the trace.
 
     Args:
         store: Where, and whose namespace.
@@ -87,12 +90,14 @@ def mine(
         made = first_items(connection, store.namespace)
         held = read_bursts(connection, store.namespace)
         bursts = [_of_burst(connection, store.namespace, one) for one in held]
-    chosen, reasons = _chosen(asks)
+        chosen, reasons, alike = _chosen(connection, asks)
     drawn = draw_ordinary(asks, chosen, made, ordinary, now or datetime.now(UTC))
-    worst, fine = (
-        [ask for ask in some if not is_seen(seen, ask.question_id, ask.created_at)]
-        for some in (chosen, drawn)
-    )
+
+    def is_known(ask: Ask) -> bool:
+        same = alike.get(ask.trace_id, [ask])
+        return any(is_seen(seen, one.question_id, one.created_at) for one in same)
+
+    worst, fine = ([ask for ask in some if not is_known(ask)] for some in (chosen, drawn))
     failures = classify_failures(store, worst, fallback=fallback)
     added = queue.add(bursts, now=now)
     found = 0
@@ -113,23 +118,34 @@ def mine(
 Reason = tuple[float, tuple[str, ...]]
 
 
-def _chosen(asks: Sequence[Ask]) -> tuple[list[Ask], dict[str, Reason]]:
-    """Return the answers to look at, most urgent first, and why."""
+def _chosen(
+    connection: Connection, asks: Sequence[Ask]
+) -> tuple[list[Ask], dict[str, Reason], dict[str, list[Ask]]]:
+    """Return the answers to look at, most urgent first, why, and which others each stands for.
+
+    Of questions that found nothing and want the same document one is looked at: twenty
+    wordings of it would fill a reviewer's hour.
+    """
     by_id = {ask.trace_id: ask for ask in asks}
     reasons: dict[str, Reason] = {}
     for worst in rank_questions(asks):
         reasons[worst.trace_ids[0]] = (worst.score, (_of_worst(worst),))
     taken = {by_id[trace_id].question_id for trace_id in reasons}
-    lost: dict[int, list[Ask]] = {}
-    for ask in asks:
-        if ask.found_nothing and ask.question_id not in taken:
-            lost.setdefault(ask.question_id, []).append(ask)
-    for same in lost.values():
-        times = "once" if len(same) == 1 else f"{len(same)} times"
-        words = f"Asked {times}, and nothing was there to answer from."
-        reasons[same[-1].trace_id] = (_LOST * len(same), (words,))
+    lost = [ask for ask in asks if ask.found_nothing and ask.question_id not in taken]
+    alike: dict[str, list[Ask]] = {}
+    for same in alike_questions(connection, asks, lost):
+        times = Counter(ask.question_id for ask in same)
+        shown = max(same, key=lambda ask: (times[ask.question_id], ask.created_at))
+        reasons[shown.trace_id] = (_LOST * len(same), (_of_lost(len(same), len(times)),))
+        alike[shown.trace_id] = same
     ordered = sorted(reasons, key=lambda trace_id: -reasons[trace_id][0])
-    return [by_id[trace_id] for trace_id in ordered], reasons
+    return [by_id[trace_id] for trace_id in ordered], reasons, alike
+
+
+def _of_lost(asks: int, wordings: int) -> str:
+    times = "once" if asks == 1 else f"{asks} times"
+    in_words = f", in {wordings} wordings" if wordings > 1 else ""
+    return f"Asked {times}{in_words}, and nothing was there to answer from."
 
 
 def _of_worst(worst: WorstQuestion) -> str:

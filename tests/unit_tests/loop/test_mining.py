@@ -65,6 +65,26 @@ def test_what_found_nothing_comes_behind_complaints(store):
     assert waiting[1].failure_class == "missing_document"
 
 
+def test_of_many_wordings_for_one_missing_document_one_is_looked_at(store):
+    queue = ReviewQueue(store, double=0)
+    wordings = [f"Can you ship parcels to {place} planet Mars?" for place in ("the", "our", "a")]
+    for number, question in enumerate([*wordings, wordings[1], "Where is the canteen?"]):
+        asked(store, question, [], actor=f"u{number}", reason="no_documents")
+    assert mine(store, queue=queue).added == 2
+    assert mine(store, queue=queue).added == 0
+    item, other = queue.items(state="open")
+    assert (item.question, other.question) == (wordings[1], "Where is the canteen?")
+    assert item.snapshot["why"][0] == (
+        "Asked 4 times, in 3 wordings, and nothing was there to answer from."
+    )
+    # Once somebody looked, the other wordings that were asked before do not come up.
+    queue.decide(queue.claim("ann"), "confirm", none_exists=True)
+    assert mine(store, queue=queue).added == 0
+    asked(store, wordings[0], [], actor="later", reason="no_documents")
+    asked(store, "Can you ship a parcel to planet Mars?", [], actor="new", reason="no_documents")
+    assert mine(store, queue=queue).added == 0
+
+
 def test_a_burst_comes_first_and_a_full_queue_takes_it_too(store):
     burst(store)
     queue = ReviewQueue(store, double=0)
