@@ -45,7 +45,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ from typing import Any
 import numpy as np
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda
 from numpy.typing import NDArray
 
@@ -61,6 +62,7 @@ from langchain_feedback.ranking._anchored import fitted
 from langchain_feedback.ranking.features import PairScorer, Scorer, WordWeights, features_of
 from langchain_feedback.ranking.linear import LinearRanker, TrainingGroup
 from langchain_feedback.ranking.views import Candidates
+from langchain_feedback.retrievers.cosine import CosineFeature
 from langchain_feedback.words import content_words
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "feedbackqa_us"
@@ -81,6 +83,8 @@ class Data:
     passages: list[Document]
     pages: Indices
     """The page of each question's right passage, by number."""
+    vectors: dict[str, NDArray[np.float32]]
+    """Of unit length, by text: of questions and of passages."""
     cosines: NDArray[np.float32]
     ratings: dict[int, dict[int, float]]
     """Of a question: the mean rating of passages."""
@@ -154,7 +158,10 @@ def load(folder: Path) -> Data:
         of[number[row["doc_id"]]] = statistics.mean(row["values"])
     stored = np.load(folder / "embeddings.npz")
     corpus, queries = (_unit(stored[name]) for name in ("corpus", "queries"))
-    return Data(list(texts.values()), gold, passages, pages[gold], queries @ corpus.T, ratings)
+    named = [*texts.values(), *(passage.page_content for passage in passages)]
+    vectors = dict(zip(named, [*queries, *corpus], strict=True))
+    asked = list(texts.values())
+    return Data(asked, gold, passages, pages[gold], vectors, queries @ corpus.T, ratings)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -228,15 +235,24 @@ def candidates(data: Data, pool: Indices) -> Candidates:
     return Candidates(np.arange(len(pool)), [data.passages[passage] for passage in pool])
 
 
+class Given(Embeddings):
+    """Hands out the vectors of the folder."""
+
+    def __init__(self, vectors: dict[str, NDArray[np.float32]]) -> None:
+        self._vectors = vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a text of the folder."""
+        return self._vectors[text].tolist()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return their vectors."""
+        return [self.embed_query(text) for text in texts]
+
+
 def cosine_of(data: Data) -> dict[str, Scorer | PairScorer]:
-    """Return the feature of one's own: how near a passage is to the question."""
-    asked = {question: at for at, question in enumerate(data.questions)}
-    place = {passage.id: at for at, passage in enumerate(data.passages)}
-
-    def cosine(question: str, documents: Sequence[Document]) -> list[float]:
-        return data.cosines[asked[question], [place[one.id] for one in documents]].tolist()
-
-    return {"cosine": cosine}
+    """Return the package's own feature: how near a passage is to the question."""
+    return {"cosine": CosineFeature(embeddings=Given(data.vectors))}
 
 
 # -- what is learned from

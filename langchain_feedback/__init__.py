@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RankingPolicy,
         WilsonFusion,
     )
+    from langchain_feedback.retrievers.cosine import CosineFeature
     from langchain_feedback.retrievers.dartboard import DartboardCompressor, DartboardRetriever
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
     from langchain_feedback.retrievers.interleaved import InterleavedRetriever
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AverageRating",
+    "CosineFeature",
     "DartboardCompressor",
     "DartboardRetriever",
     "FeedbackRetriever",
@@ -59,6 +61,7 @@ __all__ = [
 
 _HOMES = {
     "AverageRating": "ranking.policies",
+    "CosineFeature": "retrievers.cosine",
     "DartboardCompressor": "retrievers.dartboard",
     "DartboardRetriever": "retrievers.dartboard",
     "FeedbackRetriever": "retrievers.feedback",

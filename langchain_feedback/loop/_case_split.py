@@ -17,6 +17,7 @@ from langchain_feedback.loop.splitting import (
 from langchain_feedback.loop.training import splittable
 from langchain_feedback.store.eval_cases import question_vectors
 from langchain_feedback.store.eval_records import CaseDraft, EvalCase
+from langchain_feedback.store.questions import question_key
 from langchain_feedback.store.rankers import read_rankers
 
 __all__ = ["CaseSplit", "learned_from"]
@@ -41,9 +42,10 @@ class CaseSplit:
         cases: Sequence[EvalCase],
         others: Sequence[CaseDraft] = (),
     ) -> None:
-        named = splittable(connection, namespace, reviewed)
         drafts = [*cases, *others]
-        vectors = question_vectors(connection, namespace, (one.key for one in drafts))
+        keys = [*(question_key(one.question) for one in reviewed), *(one.key for one in drafts)]
+        vectors = question_vectors(connection, namespace, keys)
+        named = splittable(reviewed, vectors)
         frozen, more = (
             [Splittable(one.key, one.question, one.right, vectors.get(one.key)) for one in side]
             for side in (cases, others)
@@ -111,9 +113,10 @@ def learned_from(
         reviewed: Reviewed questions with a right chunk.
         taught: The keys of the questions that it learned from.
     """
-    vectors = question_vectors(connection, namespace, (one.key for one in cases))
+    keys = [*(question_key(one.question) for one in reviewed), *(case.key for case in cases)]
+    vectors = question_vectors(connection, namespace, keys)
     learned: dict[str, list[Splittable]] = defaultdict(list)
-    for one in splittable(connection, namespace, reviewed):
+    for one in splittable(reviewed, vectors):
         if one.key in taught:
             for name in one.right:
                 learned[name].append(one)

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from langchain_feedback.errors import MissingExtraError, NotEnoughFeedbackError
+from langchain_feedback.errors import ArtifactError, MissingExtraError, NotEnoughFeedbackError
 from langchain_feedback.ranking.cross_encoder import CrossEncoderRanker, folder_digest
 from langchain_feedback.ranking.features import WordWeights
 from langchain_feedback.ranking.linear import TrainingGroup
@@ -70,7 +70,14 @@ class CrossEncoderEstimator:
     def settings(self) -> Mapping[str, Any]:
         """What else decides what it makes; not where that is kept."""
         names = ("model", "loss", "negatives", "epochs", "learning_rate", "batch_size", "seed")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"sha256": self._model_digest()}
+
+    def _model_digest(self) -> str | None:
+        # A folder of this name may hold another model tomorrow.
+        try:
+            return folder_digest(Path(self.model)) if Path(self.model).is_dir() else None
+        except ArtifactError:  # what is trained on may lie in other files than what is kept
+            return None
 
     def fit(self, groups: Sequence[TrainingGroup], words: WordWeights) -> CrossEncoderRanker:  # noqa: ARG002  it reads all words
         """Train, and keep the model in a folder that bears its digest.

@@ -37,7 +37,7 @@ class Splittable:
     right: frozenset[str]
     """The cells of the chunks that answer it."""
     vector: NDArray[np.float32] | None = None
-    """Of unit length; None where the store has none."""
+    """Of unit length, all of one model; None where the store has none of it."""
 
 
 def alike(one: Splittable, other: Splittable) -> bool:
@@ -57,8 +57,7 @@ def alike(one: Splittable, other: Splittable) -> bool:
     if not one.right & other.right:
         return False
     if one.vector is not None and other.vector is not None:
-        same_model = one.vector.shape == other.vector.shape
-        return same_model and float(one.vector @ other.vector) >= _COSINE
+        return float(one.vector @ other.vector) >= _COSINE
     words, others = set(content_words(one.question)), set(content_words(other.question))
     either = words | others
     return bool(either) and len(words & others) / len(either) >= _OVERLAP

@@ -14,7 +14,7 @@ from langchain_feedback.claims import Asked, Claim, claims_of
 from langchain_feedback.ranking.views import RatingsView, Scores, View, VotesView
 from langchain_feedback.retrievers._base_call import is_configured, takes
 from langchain_feedback.retrievers._growing import Call, texts_of
-from langchain_feedback.retrievers._ordering import Chosen, ordered
+from langchain_feedback.retrievers._ordering import Chosen, ordered, ranked_by
 from langchain_feedback.retrievers._pool import (
     Candidate,
     as_candidates,
@@ -136,7 +136,7 @@ class Retrieval:
         read = self._store.evidence_for
         evidence = self._read(lambda: read(self.question, vector=vector, min_similarity=least))
         self._evidence = evidence or self._evidence
-        self._rankers = self._settings.rankers.chosen(self._store, self._read)
+        self._rankers = self._settings.rankers.chosen(self._read)
         fallback = self._settings.fallback_retriever
         if fallback is not None and failing(self._policy, self._evidence.questions):
             self.widens = self._may_add or all(takes(fallback, name) for name in self._options)
@@ -198,8 +198,7 @@ class Retrieval:
                 actor=asked.actor,
                 session_id=asked.session_id,
                 traffic=traffic_of(self._run),
-                ranker_id=self._rankers.active_id,
-                shadow_id=self._rankers.shadow_id,
+                **ranked_by(pool, self._rankers),
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )

@@ -316,7 +316,7 @@ def test_the_artifact_is_names_and_numbers(ranker):
     assert parts["features"] == list(FEATURES)
     assert [len(parts[name]) for name in ("weights", "means", "scales")] == [3, 3, 3]
     assert set(parts) == {
-        "format", "features", "weights", "means", "scales", "words", "rare", "labels",
+        "format", "features", "versions", "weights", "means", "scales", "words", "rare", "labels",
     }  # fmt: skip
 
 
