@@ -151,8 +151,14 @@ class Effects:
         return [item_id] if opened else []
 
     def _alarm(self, item: ReviewItem, verdict: ReviewEvent) -> list[str]:
-        source = str(_suspect(item).get("source") or "")
+        """Say that the suspect's document went stale, unless it is right, or was corrected since."""
+        suspect = _suspect(item)
+        source, chunk_id = str(suspect.get("source") or ""), str(suspect.get("chunk_id"))
         if verdict.failure_class != "stale_document" or not source:
+            return []
+        if verdict.verdict == "reject" or chunk_id in verdict.right_chunks:
+            return []
+        if self._hash_of(chunk_id) not in (None, suspect.get("content_hash")):
             return []
         evidence = {"question": item.question, "note": verdict.note}
         alarm_id = raise_alarm(
