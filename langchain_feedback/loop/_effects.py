@@ -151,7 +151,7 @@ class Effects:
         return [item_id] if opened else []
 
     def _alarm(self, item: ReviewItem, verdict: ReviewEvent) -> list[str]:
-        """Say that the suspect's document went stale, unless it is right, or was corrected since."""
+        """Alarm the suspect's document, unless it is right, or was corrected since."""
         suspect = _suspect(item)
         source, chunk_id = str(suspect.get("source") or ""), str(suspect.get("chunk_id"))
         if verdict.failure_class != "stale_document" or not source:
