@@ -28,7 +28,8 @@ agree: the table's grow fourfold from 5 to 2 points, those of any such mixture t
 `same` tests the test: two retrievers of equal quality and different orders, over as many
 questions as the 5 points need. `found` is how often a difference is found all the same, which
 should be 5 %; with `peeking`, a look after each tenth and a stop at the first that likes what it
-sees; `identical`, where both find the same. `power` is how often the real difference is found.
+sees; `identical`, with lists of which both sides are `a`, so that every pick should be neutral.
+`power` is how often the real difference is found.
 
     python benchmarks/interleaving.py [--data FOLDER] [--runs 500] [--seed 0] [--json]
 """
@@ -365,12 +366,12 @@ def checked(
     """Try the test on two that are equal, on two that are the same, and on the real ones."""
     gains = ndcg(data.better, data.gold) - ndcg(data.a, data.gold)
     share = effect / 100 / float(gains.mean())
-    nobody = Lists(found.right, np.zeros_like(found.team))
+    alone = lists(Data(data.gold, data.a, data.a), drafted, options.seed)
     same = tried(found, 1.0, number, options, equal=True)
     return {
         "questions": number,
         "runs": options.runs,
-        "same": {**same, "identical": tried(nobody, 1.0, number, options)["found"]},
+        "same": {**same, "identical": tried(alone, 1.0, number, options)["found"]},
         "power": tried(found, share, number, options)["found"],
     }
 

@@ -50,8 +50,12 @@ def run(state: Asked) -> Done:
         LangChainFeedbackError: If there is no such step, or one failed, so that the server shows
             the run as failed; the other steps are done.
     """
+    steps = state.get("steps") or list(STEPS)
+    if not isinstance(steps, list | tuple) or not all(isinstance(step, str) for step in steps):
+        msg = f'steps must be a list of names, such as ["derive"]; got {steps!r}'
+        raise LangChainFeedbackError(msg)
     try:
-        report = _run(state.get("steps") or STEPS)
+        report = _run(steps)
     except LoopBusyError as busy:
         return {"state": "busy", "steps": [], "report": str(busy)}
     except ValueError as error:
@@ -59,8 +63,8 @@ def run(state: Asked) -> Done:
     if report.failed:
         said = " ".join(f"{step.name}: {step.words}" for step in report.failed)
         raise LangChainFeedbackError(said)
-    steps = report.as_json()["steps"]
-    return {"state": report.state, "steps": steps, "report": run_as_markdown(report)}
+    taken = report.as_json()["steps"]
+    return {"state": report.state, "steps": taken, "report": run_as_markdown(report)}
 
 
 def _run(steps: Any) -> LoopReport:

@@ -61,7 +61,12 @@ def run(  # noqa: PLR0917  each is an option
         Path, typer.Option(help="Where the messages to owners go that are files.")
     ] = Path("outbox"),
     report: Annotated[
-        Path | None, typer.Option(help="Write what happened into this Markdown file, too.")
+        Path | None,
+        typer.Option(
+            help="Write what happened into this Markdown file, too.",
+            dir_okay=False,
+            writable=True,
+        ),
     ] = None,
     estimator: Estimating = None,
     days: Days = 7,
@@ -83,6 +88,7 @@ def run(  # noqa: PLR0917  each is an option
     from langchain_feedback.loop.job import STEPS, run_loop  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
+        _check_folder(report)
         try:
             done = run_loop(
                 store,
@@ -109,6 +115,13 @@ def run(  # noqa: PLR0917  each is an option
         _conclude(done)
     if done.state != "done":
         raise typer.Exit(_FAILED)
+
+
+def _check_folder(report: Path | None) -> None:
+    """See that a report can be written, before a week's work is done."""
+    if report is not None and not report.absolute().parent.is_dir():
+        msg = f"There is no folder {report.absolute().parent} for the report."
+        raise ValueError(msg)
 
 
 def _show(step: "StepReport") -> None:

@@ -79,7 +79,7 @@ def _lines(health: "LoopHealth") -> dict[str, str]:
             f"asked of owners and open: {mended.owner_open}; alarms: {mended.alarms}"
         ),
         "rankers": (
-            f"active: {rankers.active or 'the base order'}; {rankers.trained} trained, "
+            f"active: {rankers.active or 'the base order'}; {_trained(health)}, "
             f"{rankers.promoted} promoted, {rankers.rejected} rejected, "
             f"{rankers.rolled_back} rolled back"
         ),
@@ -96,6 +96,12 @@ def _run(health: "LoopHealth") -> str:
         f"{run.state}{after}, {run.started_at:%Y-%m-%d %H:%M} UTC; "
         f"{run.runs} in {health.days:g} days, {run.failed} failed"
     )
+
+
+def _trained(health: "LoopHealth") -> str:
+    runs = health.run.trainings if health.run else 0
+    in_runs = f" in {runs} run{'' if runs == 1 else 's'} that were to" if runs else ""
+    return f"{health.rankers.trained} trained{in_runs}"
 
 
 def _queue(queue: "QueueHealth") -> str:

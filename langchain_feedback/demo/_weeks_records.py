@@ -23,7 +23,7 @@ class FourWeeksSettings:
     seed: int = 8
     """Of all chance."""
     weeks: int = 4
-    asks: int = 60
+    asks: int = 70
     """How often somebody comes with a question, a day."""
     reviewed: int = 40
     """How many items the reviewer looks at, a week; 0: nobody reviews anything."""

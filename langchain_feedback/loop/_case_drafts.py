@@ -11,7 +11,7 @@ from langchain_feedback.loop._strata import FAILING, ORDINARY
 from langchain_feedback.loop.labels import PoolChunk, ReviewedQuestion
 from langchain_feedback.ranking.features import title_of
 from langchain_feedback.store.asking import Ask, AskedChunk, Said
-from langchain_feedback.store.eval_cases import chunk_rows
+from langchain_feedback.store.eval_cases import chunk_rows, still_asked
 from langchain_feedback.store.eval_records import CaseChunk, CaseDraft, RightChunk
 from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.loop_schema import review_items
@@ -31,8 +31,10 @@ def reviewed_drafts(
 ) -> list[CaseDraft]:
     """Make cases of reviewed questions; those whose right chunk has lost its text make none.
 
-    One that mining drew by chance is ordinary traffic; all others failed.
+    One that mining drew by chance is ordinary traffic; all others failed. One of which retention
+    has removed all traces makes none either: nobody could forget it any more.
     """
+    reviewed = still_asked(connection, namespace, reviewed)
     ids = {chunk_id for one in reviewed for chunk_id in (*one.right, *_ids(one.pool))}
     rows = chunk_rows(connection, namespace, ids)
     drawn = _drawn(connection, [one.item_id for one in reviewed])
@@ -59,6 +61,7 @@ def sampled_drafts(connection: Connection, namespace: str, asks: Iterable[Ask]) 
 
     Its newest such ask makes it. What people click is what they were shown: such a case knows
     no better chunk far down, and so favors what is active, which is the safe side to err on.
+    A chunk that has another text by now is no right one: nobody said so of that text.
 
     Args:
         connection: A transaction.
@@ -75,7 +78,9 @@ def sampled_drafts(connection: Connection, namespace: str, asks: Iterable[Ask]) 
         CaseDraft(
             question=ask.question,
             relevant=tuple(
-                RightChunk(one.chunk_id, one.cell_id, one.content_hash) for one in credited(ask)
+                RightChunk(one.chunk_id, one.cell_id, one.content_hash)
+                for one in credited(ask)
+                if not _is_changed(one, rows)
             ),
             pool=_pool((_as_pool(chunk, rows) for chunk in ask.last_search), rows),
             origin="sampled",
@@ -100,6 +105,11 @@ def credited(ask: Ask) -> list[AskedChunk]:
     return sorted(
         {chunk.chunk_id: chunk for chunk in found}.values(), key=lambda one: one.chunk_id
     )
+
+
+def _is_changed(chunk: AskedChunk, rows: Rows) -> bool:
+    row = rows.get(chunk.chunk_id)
+    return row is not None and row["content_hash"] != chunk.content_hash
 
 
 def _credits(said: Said) -> bool:

@@ -1,17 +1,17 @@
 """Questions of one's own as cases: what the base retriever finds for them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.documents import Document
 
-from langchain_feedback.documents import chunk_key, unique_documents
+from langchain_feedback.documents import chunk_key, content_hash, unique_documents
 from langchain_feedback.ranking.features import title_of
 from langchain_feedback.store.chunks import take_snapshots
 from langchain_feedback.store.eval_cases import chunk_rows
 from langchain_feedback.store.eval_records import CaseChunk, CaseDraft, RightChunk
 from langchain_feedback.store.records import CellKey
-from langchain_feedback.store.transactions import clock, writing
+from langchain_feedback.store.transactions import clock, reading, writing
 from langchain_feedback.traces import UNRECORDED_KEY, storable
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from langchain_feedback.store.feedback_store import FeedbackStore
 
 __all__ = ["found_drafts"]
+
+_PAGE = 500
+Named: TypeAlias = tuple[str, str]
+"""A chunk's id, and the hash of its text."""
 
 
 def found_drafts(
@@ -40,19 +44,39 @@ def found_drafts(
     pools = [
         unique_documents(retriever.invoke(question, config), id_field) for question, _ in asked
     ]
-    with writing(store, lock="traces") as (connection, _):
-        # Snapshots show later that a chunk has changed.
-        at = clock(store, connection)
-        kept = [
-            (pool, take_snapshots(connection, store.namespace, pool, at, id_field))
-            for pool in pools
-        ]
+    cells = _kept(store, pools, id_field)
+    with reading(store) as connection:
         right = {chunk_id for _, ids in asked for chunk_id in ids}
         rows_now = chunk_rows(connection, store.namespace, right)
     return [
         _draft(question, ids, _chunks(pool, cells, id_field), rows_now, stratum)
-        for (question, ids), (pool, cells) in zip(asked, kept, strict=True)
+        for (question, ids), pool in zip(asked, pools, strict=True)
     ]
+
+
+def _kept(
+    store: "FeedbackStore", pools: Iterable[Sequence[Document]], id_field: str | None
+) -> dict[Named, CellKey]:
+    """Take snapshots of all chunks, which show later that one has changed; return their cells.
+
+    By the order of their ids, as traces do, and a page at a time: an import waits for no row
+    that live traffic holds while that waits for one of the import's.
+    """
+    found = {_name(document, id_field): document for pool in pools for document in pool}
+    names = sorted(found)
+    cells: dict[Named, CellKey] = {}
+    for start in range(0, len(names), _PAGE):
+        page = names[start : start + _PAGE]
+        documents = [found[name] for name in page]
+        with writing(store, lock="traces") as (connection, _):
+            at = clock(store, connection)
+            taken = take_snapshots(connection, store.namespace, documents, at, id_field)
+        cells |= dict(zip(page, taken, strict=True))
+    return cells
+
+
+def _name(document: Document, id_field: str | None) -> Named:
+    return chunk_key(document, id_field), content_hash(document)
 
 
 def _checked(number: int, row: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -66,7 +90,7 @@ def _checked(number: int, row: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _chunks(
-    pool: Sequence[Document], cells: Sequence[CellKey], id_field: str | None
+    pool: Sequence[Document], cells: Mapping[Named, CellKey], id_field: str | None
 ) -> list[CaseChunk]:
     return [
         CaseChunk(
@@ -78,7 +102,8 @@ def _chunks(
             heading=storable(title_of(document)),
             base_rank=rank,
         )
-        for rank, (document, (cell_id, text_hash)) in enumerate(zip(pool, cells, strict=True))
+        for rank, document in enumerate(pool)
+        for cell_id, text_hash in [cells[_name(document, id_field)]]
     ]
 
 

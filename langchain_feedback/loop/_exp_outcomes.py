@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from langchain_feedback.loop._exp_size import Credit
+from langchain_feedback.loop._exp_size import Credit, Kind
 from langchain_feedback.loop._exp_tests import design_effect
 from langchain_feedback.loop._resting import asks_between
 from langchain_feedback.ranking.interleave import arm_of
@@ -43,11 +43,12 @@ def arm_outcomes(
 
 
 def rates_so_far(
-    connection: Connection, namespace: str, credit: Credit, now: datetime
+    connection: Connection, namespace: str, kind: Kind, credit: Credit, now: datetime
 ) -> dict[str, float]:
     """Return what the log says of `engaged`, `base_rate` and `design`: see `needed_questions`.
 
-    Nothing where it holds too little.
+    Nothing where it holds too little. Of `design` it says something for `ab` only: that somebody
+    opens many sources, or none, does not say which of two retrievers he prefers.
     """
     told: list[tuple[str, bool]] = []
     asks = 0
@@ -60,7 +61,8 @@ def rates_so_far(
         return {}
     rate = good / len(told)
     engaged = rate if credit == "clicks" else len(told) / asks
-    return {"engaged": engaged, "base_rate": rate, "design": design_effect(told)}
+    known = {"engaged": engaged, "base_rate": rate}
+    return known | ({"design": design_effect(told)} if kind == "ab" else {})
 
 
 def success_of(ask: Ask, credit: Credit) -> bool | None:

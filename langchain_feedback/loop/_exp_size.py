@@ -53,7 +53,8 @@ def needed_questions(
         alpha: The chance to find a difference that is none, two-sided, in (0, 1).
         power: The chance to find it if there is one, in (0, 1).
         design: How much more one person's questions vary together than as many of different
-            people, at least 1 (Kish, "Survey sampling", 1965).
+            people, at least 1 (Kish, "Survey sampling", 1965). For `interleave` it is about
+            whom he prefers, not how much he clicks, and the coin of each list keeps it near 1.
 
     Raises:
         ValueError: If a number is out of its range, or `credit` is none for this kind.

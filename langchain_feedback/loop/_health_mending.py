@@ -75,8 +75,9 @@ def _first_good(
 def _asks_of(
     connection: Connection, question_ids: Sequence[int], since: datetime, until: datetime
 ) -> dict[int, list[tuple[datetime, str]]]:
+    """Return when people asked them; what evaluations are answered mends nothing."""
     row = traces.c
-    wanted = row.question_id.in_(question_ids) & (row.created_at > since)
+    wanted = row.question_id.in_(question_ids) & row.traffic.is_(None) & (row.created_at > since)
     asks = select(row.question_id, row.created_at, row.trace_id)
     found: dict[int, list[tuple[datetime, str]]] = defaultdict(list)
     for one in connection.execute(asks.where(wanted, row.created_at <= until)):

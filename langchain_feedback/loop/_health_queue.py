@@ -1,5 +1,6 @@
 """How the review queue fares: what waits, what is cleared, week by week, and the last runs."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -85,14 +86,14 @@ def run_health(
 ) -> RunHealth | None:
     """Return the last run of the loop, and how many there were since then."""
     row = loop_runs.c
-    columns = (row.state, row.step, row.lease_until, row.started_at, row.finished_at)
     mine = (row.namespace == namespace) & (row.started_at <= now)
-    newest = select(*columns).where(mine).order_by(row.started_at.desc(), row.run_id)
+    newest = select(loop_runs).where(mine).order_by(row.started_at.desc(), row.run_id)
     last = connection.execute(newest.limit(1)).first()
     if last is None:
         return None
-    lately = connection.execute(select(row.state).where(mine, row.started_at >= since))
-    states = Counter(lately.scalars())
+    lately = connection.execute(newest.where(row.started_at >= since)).all()
+    states = Counter(one.state for one in lately)
+    reports = [json.loads(one.report) for one in lately]
     is_lost = last.state == "running" and last.lease_until < now
     return RunHealth(
         state="interrupted" if is_lost else last.state,
@@ -101,7 +102,16 @@ def run_health(
         finished_at=last.finished_at,
         runs=states.total(),
         failed=states["failed"],
+        trainings=sum("train" in report.get("asked", ()) for report in reports),
+        refused=_refused(reports or [json.loads(last.report)]),
     )
+
+
+def _refused(reports: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return why the newest try of a ranker was refused; the newest report comes first."""
+    steps = (step for report in reports for step in report.get("steps", ()))
+    tried = next((step for step in steps if step["name"] == "evaluate"), None)
+    return str(tried["words"]) if tried and "refused" in tried["facts"] else None
 
 
 def _left_by(item: Any, moment: datetime) -> bool:

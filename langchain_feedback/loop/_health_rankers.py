@@ -37,6 +37,9 @@ def rankers_health(
     tried = [run for run in runs if not run.is_against_itself]
     states = _States(active, shadow, activations, tried)
     newest = {run.ranker_id: run for run in tried}
+    earned = _earned(active, activations, runs)
+    # Whatever it was compared with since, this is what it was promoted for.
+    newest |= {active: earned} if earned else {}
     asked = _questions(connection, namespace, [run.worst_case for run in newest.values()])
     lately = [run for run in tried if run.at >= since]
     actions = [one.action for one in activations if one.at >= since]
@@ -45,7 +48,14 @@ def rankers_health(
         shadow=shadow,
         before=before_active(activations),
         versions=tuple(
-            _version(row, number[row.ranker_id], states, newest.get(row.ranker_id), asked)
+            _version(
+                row,
+                number[row.ranker_id],
+                states,
+                newest.get(row.ranker_id),
+                asked,
+                is_earned=earned is not None and row.ranker_id == active,
+            )
             for row in reversed(made)
         ),
         scores=tuple(run.point(number) for run in runs if run.score is not None),
@@ -61,7 +71,7 @@ class _Tried:
     """One evaluation, as it was stored; what its report lacks is None."""
 
     def __init__(self, run: EvalRun) -> None:
-        self.report, self.at = run.report, run.at
+        self.run_id, self.report, self.at = run.run_id, run.report, run.at
         self.ranker_id, self.version, self.verdict = run.ranker_id, run.version, run.verdict
         self.is_against_itself = run.ranker_id == run.baseline_id
         self.cases = int(self.figure("n") or 0)
@@ -123,8 +133,26 @@ class _States:
         return self._tried.get(ranker_id, "untested")
 
 
+def _earned(
+    active: str | None, activations: Sequence[Activation], runs: Iterable[_Tried]
+) -> _Tried | None:
+    """Return the evaluation that the active ranker was promoted by; None: it was by force."""
+    promoted = [one for one in activations if one.action == "promote" and one.ranker_id == active]
+    if active is None or not promoted or promoted[-1].reason.get("forced"):
+        return None
+    named = promoted[-1].reason.get("run_id")
+    found = (run for run in runs if run.run_id == named and run.ranker_id == active)
+    return next((run for run in found if run.verdict == "promote"), None)
+
+
 def _version(
-    row: Row[Any], number: int, states: _States, run: _Tried | None, asked: Mapping[str, str]
+    row: Row[Any],
+    number: int,
+    states: _States,
+    run: _Tried | None,
+    asked: Mapping[str, str],
+    *,
+    is_earned: bool,
 ) -> RankerHealth:
     return RankerHealth(
         ranker_id=row.ranker_id,
@@ -139,6 +167,7 @@ def _version(
         gain=run.figure("gain") if run else None,
         p=run.figure("p") if run else None,
         verdict=run.verdict if run else None,
+        is_earned=is_earned,
         reasons=tuple(str(one) for one in run.report.get("reasons") or ()) if run else (),
         worst_question=asked.get(run.worst_case) if run else None,
         worst_drop=(run.figure("worst_drop") if run else None) or 0.0,

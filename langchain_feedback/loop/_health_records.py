@@ -129,9 +129,10 @@ class RankerHealth:
     """`active`, `rolled back`, `replaced`, `shadow`; of one that never was active `recommended`,
     `rejected` or `advice` by its newest evaluation, or `untested`."""
     cases: int
-    """How many cases it was tried on last; 0: never."""
+    """How many cases it was tried on, by the evaluation that this and what follows are of: the
+    one that promoted it, where it is active; else its newest. 0: none."""
     score: float | None
-    """Mean nDCG of its newest evaluation, in [0, 1]."""
+    """Mean nDCG, in [0, 1]."""
     baseline_score: float | None
     """Of what was active then, on the same cases."""
     gain: float | None
@@ -139,6 +140,8 @@ class RankerHealth:
     """One-sided: how often chance alone would show this gain."""
     verdict: str | None
     """`promote`, `reject` or `advice`."""
+    is_earned: bool
+    """Whether it is active, and was promoted by an evaluation that said so: not by force."""
     reasons: tuple[str, ...]
     worst_question: str | None
     """The question that it answers worse than what was active, by most; None where there is none,
@@ -203,6 +206,11 @@ class RunHealth:
     """In this time."""
     failed: int
     """Those of them that failed."""
+    trainings: int
+    """Those of them that were to train a ranker; the same labels make the same one again, and
+    too few make none: `RankersHealth.trained` counts what came of them."""
+    refused: str | None
+    """Why the newest try of a ranker was refused; None: it was not."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +220,7 @@ class LoopHealth:
     verdict: str
     """`closing`, `collecting`, or `stuck: ` and where."""
     why: str
-    """One sentence."""
+    """In a sentence or two."""
     at: datetime
     """When the numbers were read, UTC."""
     days: float

@@ -23,6 +23,7 @@ _LONG = timedelta(weeks=2)
 _LONG_DAYS = 14
 _FEW_SIGNALS = 20
 _HALF = 0.5
+_MAY_BE_TRIED = ("untested", "shadow", "advice", "rejected", "recommended")
 
 
 class Facts(NamedTuple):
@@ -43,8 +44,9 @@ def verdict_of(facts: Facts) -> tuple[str, str]:
 
     What is stuck is said first, the nearest to the source of all the rest before others:
     a run that failed, signals that do not count, a queue that grows or that nobody looks at,
-    rankers that gain nothing. Then `closing`: an active ranker that was measured to be better
-    than what it replaced. Else the loop is `collecting`, and says what it waits for.
+    rankers that gain nothing. Then `closing`: an active ranker whose promotion rests on an
+    evaluation with the verdict `promote`. Else the loop is `collecting`, and says what it waits
+    for.
     """
     for look in _STUCK:
         if (found := look(facts)) is not None:
@@ -136,7 +138,7 @@ _STUCK: tuple[Callable[[Facts], _Found], ...] = (
 
 def _closing(facts: Facts) -> _Found:
     active = _active(facts.rankers)
-    if active is None or active.gain is None or active.gain <= 0:
+    if active is None or not active.is_earned:
         return None
     cleared, waiting = facts.weeks[-1].cleared, facts.weeks[-1].waiting
     items = "1 item was" if cleared == 1 else f"{cleared} items were"
@@ -150,7 +152,7 @@ def _closing(facts: Facts) -> _Found:
 def _waits_for(facts: Facts) -> str:
     newest = next(iter(facts.rankers.versions), None)
     if newest is not None:
-        return _waits_after(newest)
+        return _waits_after(newest, facts.run.refused if facts.run else None)
     named = facts.queue.named
     if named < LEAST_GROUPS:
         return (
@@ -159,10 +161,12 @@ def _waits_for(facts: Facts) -> str:
     return f"{named} reviewed questions name a right chunk; `loop run` trains a ranker."
 
 
-def _waits_after(newest: RankerHealth) -> str:
+def _waits_after(newest: RankerHealth, refused: str | None) -> str:
     name, gain = f"#{newest.number}", _points(newest.gain)
+    if refused and newest.state in _MAY_BE_TRIED:
+        return f"Ranker {name} could not be tried: {refused}"
     words = {
-        "active": f"Ranker {name} is active, and was not measured to gain anything.",
+        "active": f"Ranker {name} is active, and no evaluation earned it that.",
         "recommended": (
             f"Ranker {name} gains {gain} points on {newest.cases} cases; "
             "`loop promote` makes it the active one."

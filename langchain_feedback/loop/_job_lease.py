@@ -106,7 +106,12 @@ class Lease:
 
 @contextmanager
 def leased(
-    store: "FeedbackStore", *, asked: Sequence[str], promotes: bool, length: timedelta
+    store: "FeedbackStore",
+    *,
+    asked: Sequence[str],
+    options: str,
+    promotes: bool,
+    length: timedelta,
 ) -> Iterator[Lease]:
     """Hold the lease of the store's namespace; at the end it is free for the next one.
 
@@ -117,8 +122,8 @@ def leased(
     with writing(store) as (connection, _):
         now = clock(store, connection)
         run = claim_run(
-            connection, store.namespace, holder=_name(), asked=asked, promotes=promotes,
-            now=now, until=now + length,
+            connection, store.namespace, holder=_name(), asked=asked, options=options,
+            promotes=promotes, now=now, until=now + length,
         )  # fmt: skip
         if run is None:
             raise LoopBusyError(_busy(read_runs(connection, store.namespace), store.namespace))

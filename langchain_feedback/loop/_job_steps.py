@@ -1,5 +1,7 @@
 """The steps of a week: each does one thing, and says in words what came of it."""
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_feedback.loop._job_ranker import candidate_of, loader_of
+from langchain_feedback.loop._job_ranker import FIGURES, candidate_of, facts_of, loader_of
 from langchain_feedback.loop._job_report import Step, StepReport
 from langchain_feedback.loop._trying import Loader
 from langchain_feedback.loop.cases import freeze_cases
@@ -21,6 +23,7 @@ from langchain_feedback.loop.promotion import promote
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.loop.staleness import check_sources, open_alarms
 from langchain_feedback.loop.training import train_ranker
+from langchain_feedback.ranking.estimating import LinearEstimator
 
 if TYPE_CHECKING:
     from langchain_feedback.loop.owners import Owners
@@ -31,6 +34,7 @@ __all__ = ["DOING", "NEEDS", "Outcome", "Week"]
 
 _NO_RANKER = "There is no ranker yet."
 _MOST_NAMED = 5
+_ESTIMATOR = ("kind", "least", "settings")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,16 @@ class Week:
     ordinary: int
     double: float
     now: datetime | None
+
+    @property
+    def options(self) -> str:
+        """A digest of what decides what the steps do."""
+        estimator = self.estimator or LinearEstimator()
+        told: list[Any] = [getattr(estimator, name, None) for name in _ESTIMATOR]
+        told += [None if self.owners is None else [repr(owner) for owner in self.owners]]
+        told += [float(self.days), self.limit, self.ordinary, float(self.double), self.now]
+        text = json.dumps(told, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -127,38 +141,30 @@ def _evaluate(week: Week, before: Before) -> Outcome:
     candidate = candidate_of(week.store, before)
     if candidate is None or candidate.out:
         return Outcome(candidate.out if candidate else _NO_RANKER, done=False)
+    if candidate.waits:
+        return Outcome(candidate.waits, candidate.facts, done=False)
     load = week.load or loader_of(week.estimator)
     report = evaluate(week.store, candidate.ranker_id, load=load, now=week.now)
     words = f"Ranker {candidate.ranker_id}: {report.verdict}. {' '.join(report.reasons)}"
-    facts = {
-        "ranker_id": candidate.ranker_id,
-        "run_id": report.run_id,
-        "verdict": report.verdict,
-        "cases": report.n,
-        "gain": report.gain,
-        "p": report.p,
-        "score": report.score,
-        "baseline_score": report.baseline_score,
-        "worst_case": report.worst_case,
-        "worst_drop": report.worst_drop,
-    }
-    return Outcome(words, facts)
+    found = {name: getattr(report, name) for name in FIGURES}
+    return Outcome(words, facts_of(report.ranker_id, report.run_id, report.verdict, found))
 
 
 def _promote(week: Week, before: Before) -> Outcome:
     candidate = candidate_of(week.store, before)
     if candidate is None or candidate.out:
         return Outcome(candidate.out if candidate else _NO_RANKER, done=False)
-    if candidate.verdict != "promote":
-        verdict = candidate.verdict or "not evaluated"
-        return Outcome(f"Ranker {candidate.ranker_id} stays out: {verdict}.", done=False)
+    if candidate.lacks:
+        words = f"Ranker {candidate.ranker_id} stays out: {candidate.lacks}."
+        return Outcome(words, done=False)
     if not week.auto_promote:
         words = (
             f"Ranker {candidate.ranker_id} earned its promotion. A person decides: "
             f"langchain-feedback loop promote --to {candidate.ranker_id}"
         )
         return Outcome(words, {"waits": candidate.ranker_id}, done=False)
-    promote(week.store, candidate.ranker_id, actor="loop")
+    # Whoever acted since this one was looked at knows better.
+    promote(week.store, candidate.ranker_id, actor="loop", after=candidate.after)
     words = f"Ranker {candidate.ranker_id} is active now."
     return Outcome(words, {"ranker_id": candidate.ranker_id})
 

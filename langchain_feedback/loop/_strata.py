@@ -1,7 +1,7 @@
 """Strata: how much each kind of question weighs, and how each of them fared."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -26,7 +26,7 @@ FAILING, ORDINARY = "failing", "ordinary"
 LEAST_OF_A_STRATUM = 30
 """Of fewer cases nobody can say whether they fared worse."""
 WORSE = 0.05
-"""How unlikely a loss of a stratum must be by chance to count."""
+"""How unlikely a loss of a stratum must be by chance to count; of documents, of any of them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,10 @@ class Stratum:
     p_worse: float
     """How likely a loss as large is by chance."""
     worse: bool
-    """Whether it has enough cases, and lost more than chance explains."""
+    """Whether it has enough cases, and lost more than chance explains.
+
+    Where many documents are looked at one of them loses by chance: see `_most_unlikely`.
+    """
 
 
 def failing_questions(asks: Iterable[Ask]) -> set[int]:
@@ -94,11 +97,31 @@ def strata_of(
     found = [
         _stratum(str(name), kinds == name, weights, scores, baselines) for name in np.unique(kinds)
     ]
+    documents = []
     for name in np.unique(sources):
         among = sources == name
         if name and LEAST_OF_A_STRATUM <= among.sum() < len(cases):
-            found.append(_stratum(f"source:{name}", among, weights * 0, scores, baselines))
-    return tuple(found)
+            documents.append(_stratum(f"source:{name}", among, weights * 0, scores, baselines))
+    return (*found, *_most_unlikely(documents))
+
+
+def _most_unlikely(documents: Sequence[Stratum]) -> list[Stratum]:
+    """Return the documents, worse only where that holds although many were looked at.
+
+    By Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979): the most
+    unlikely loss counts at 5 % by their number, the next at 5 % by one fewer, and so on, until
+    one does not. So one time in twenty at most any document that lost nothing is a veto.
+    """
+    worse: set[str] = set()
+    for at, one in enumerate(sorted(documents, key=_unlikely)):
+        if one.p_worse > WORSE / (len(documents) - at):
+            break
+        worse.add(one.name)
+    return [replace(one, worse=one.worse and one.name in worse) for one in documents]
+
+
+def _unlikely(stratum: Stratum) -> float:
+    return stratum.p_worse
 
 
 def _stratum(

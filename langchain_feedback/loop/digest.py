@@ -31,8 +31,8 @@ _TITLES = {
     "digest": "Owners",
 }
 _SPECIAL = str.maketrans({one: f"\\{one}" for one in r"\`*_{}[]<>|~&"})
-# Escaped, these would still call a person or name an issue where they are rendered.
-_CALLS = re.compile(r"(?<!\w)@|#(?=\d)")
+# Escaped, these would still call a person, name an issue or be a link where they are rendered.
+_CALLS = re.compile(r"@|#(?=\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE)
 
 
 def run_as_markdown(report: LoopReport) -> str:

@@ -9,17 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langchain_feedback.errors import EvaluationError
+from langchain_feedback.loop._case_count import counted_of
 from langchain_feedback.loop._case_split import learned_from
 from langchain_feedback.loop._gate import CHANCE, LEAST_CASES, Verdict, decide
 from langchain_feedback.loop._sign_flip import chance_of
-from langchain_feedback.loop._strata import FAILING, Stratum, shares_of, strata_of, traffic
-from langchain_feedback.loop._trying import Loader, Side, Tried, side_of, tried_on
+from langchain_feedback.loop._strata import Stratum, shares_of, strata_of, traffic
+from langchain_feedback.loop._trying import (
+    Loader,
+    Side,
+    Tried,
+    known_metadata,
+    side_of,
+    tried_on,
+)
 from langchain_feedback.loop.labels import reviewed_questions
 from langchain_feedback.ranking.linear import Ranker
 from langchain_feedback.store.eval_cases import case_questions, newest_version, read_cases
 from langchain_feedback.store.eval_records import EvalCase
-from langchain_feedback.store.eval_runs import EvalRun, EvalScore, add_run, read_runs
+from langchain_feedback.store.eval_runs import (
+    DECIDING_K,
+    EvalRun,
+    EvalScore,
+    add_run,
+    read_runs,
+)
 from langchain_feedback.store.rankers import RankerRecord
 from langchain_feedback.store.transactions import clock, reading, writing
 
@@ -30,6 +43,7 @@ __all__ = ["CHANCE", "LEAST_CASES", "EvalReport", "Stratum", "evaluate", "read_r
 
 _COLUMNS = ("run_id", "version", "ranker_id", "baseline_id", "verdict", "at")
 """What a run has in columns of its own."""
+_LISTS = ("reasons", "set_aside", "known", "out_of_reach", "surplus")
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,10 @@ class EvalReport:
     k: int
     at: datetime
     """UTC."""
+    out_of_reach: tuple[str, ...] = ()
+    """Ids of the cases without a right chunk in their pool: no order brings it up."""
+    surplus: tuple[str, ...] = ()
+    """Ids of the failing cases beyond half of all: see `counted`."""
 
 
 def evaluate(
@@ -82,32 +100,34 @@ def evaluate(
     *,
     baseline: Ranker | RankerRecord | str | None = "active",
     version: int | None = None,
-    k: int = 10,
+    k: int = DECIDING_K,
     load: Loader | None = None,
     now: datetime | None = None,
 ) -> EvalReport:
     """Try a ranker on the frozen cases, against another one.
 
     Failing and ordinary questions weigh as much as they are of the traffic of the last 28
-    days. The verdict is `promote` if 100 cases or more gain, by a margin that chance gives one
-    time in ten at most (see `chance_of`), and no stratum and no document with 30 cases or more
-    loses more than chance explains (one time in twenty). The same facts evaluated twice are
-    one report in the store.
+    days; where more than half of the cases are failing ones, some of those are set aside. The
+    verdict is `promote` if 100 cases or more gain, by a margin that chance gives one time in
+    ten at most (see `chance_of`), and no stratum and no document with 30 cases or more loses
+    more than chance explains (one time in twenty, whatever the number of documents). The same
+    facts evaluated twice are one report in the store.
 
     Args:
         store: Where, and whose namespace.
         ranker: A ranker, its record, its id, or None for the base's own order.
         baseline: What it is compared with; `"active"`: what orders the pools now.
-        version: Of which set of cases; None: the newest.
-        k: How far down nDCG and recall look.
+        version: Of which set of cases; None: the newest, on which alone somebody is promoted.
+        k: How far down nDCG and recall look; at another depth nobody is promoted.
         load: Makes a ranker of a record; None: `load_ranker`.
         now: When; None: at this moment.
 
     Raises:
-        EvaluationError: If there are no cases, or more than half are failing questions: a
-            ranker that shuffles the first five would gain on those, and ruin everybody else's.
+        EvaluationError: If there are no cases, or all are failing questions: a ranker that
+            shuffles the first five would gain on those, and ruin everybody else's.
         UnknownRankerError: If there is no ranker of that id.
         ArtifactError: If a ranker cannot be loaded.
+        RankerError: If a ranker does not give one finite score for each chunk.
         ValueError: If k is below 1.
     """
     reviewed = [one for one in reviewed_questions(store) if one.right]
@@ -120,13 +140,13 @@ def evaluate(
         whole = [case for case in frozen if not case.changed]
         taught = sides[0].taught | sides[1].taught
         known = learned_from(connection, store.namespace, whole, reviewed, taught)
-    out = {case.case_id for case in known}
-    cases = _usable([case for case in whole if case.case_id not in out], len(frozen))
-    tried = [tried_on(case, sides[0], sides[1], k) for case in cases]
-    report = _report(cases, tried, weights, k=k, version=version, at=at, sides=sides) | {
-        "set_aside": tuple(case.case_id for case in frozen if case.changed),
-        "known": tuple(case.case_id for case in known),
-    }
+        counted = counted_of(frozen, {case.case_id for case in known})
+        metadata = known_metadata(connection, store.namespace, counted.cases)
+    cases = counted.cases
+    tried = [tried_on(case, sides[0], sides[1], k, metadata) for case in cases]
+    report = _report(cases, tried, weights, k=k, version=version, at=at, sides=sides)
+    report["reasons"] += counted.words
+    report |= {name: tuple(ids) for name, ids in counted.left_out.items()}
     if not sides[0].is_stored or not sides[1].is_stored:
         return EvalReport(run_id=None, **report)
     run = _run(store.namespace, report, cases)
@@ -146,30 +166,11 @@ def read_reports(store: "FeedbackStore") -> list[EvalReport]:
 def report_of(run: EvalRun, questions: Mapping[str, str]) -> EvalReport:
     """Read a report as it was stored; the cases have their questions, as far as they are there."""
     found: dict[str, Any] = dict(run.report)
-    found |= {name: tuple(found[name]) for name in ("reasons", "set_aside", "known")}
+    found |= {name: tuple(found.get(name) or ()) for name in _LISTS}
     found["strata"] = tuple(Stratum(**one) for one in found["strata"])
     found["metrics"] = {name: (one, two) for name, (one, two) in found["metrics"].items()}
     found |= {name: getattr(run, name) for name in _COLUMNS}
     return EvalReport(worst_question=questions.get(found["worst_case"] or ""), **found)
-
-
-def _usable(cases: list[EvalCase], frozen: int) -> list[EvalCase]:
-    """Return the cases if they can decide anything."""
-    failing = sum(case.stratum == FAILING for case in cases)
-    if not cases:
-        msg = (
-            f"There is no case to try a ranker on ({frozen} are frozen, and none of them counts). "
-            "Freeze some: langchain-feedback loop run --step freeze"
-        )
-        raise EvaluationError(msg)
-    if 2 * failing > len(cases):
-        msg = (
-            f"{failing} of {len(cases)} cases are failing questions. On failures alone any "
-            "shuffle gains: at least half must be ordinary traffic. Sample some: "
-            "langchain-feedback loop run --step freeze"
-        )
-        raise EvaluationError(msg)
-    return cases
 
 
 def _report(

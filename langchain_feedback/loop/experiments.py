@@ -65,8 +65,12 @@ def start_experiment(
 
     What it needs is worked out first: `horizon` of the record says how many questions it waits
     for. See `needed_questions` for what the numbers mean. Those that are not given are taken
-    from the last 28 days of the log, with how alike one person's questions are. Below 100
-    questions there, they are those of `needed_questions`.
+    from the last 28 days of the log, for `ab` with how alike one person's questions are. Below
+    100 questions there, they are those of `needed_questions`.
+
+    With the question that its horizon names the retriever gives everybody `a` again, within its
+    `poll_s`. What was asked and clicked until then is kept from `prune` until the experiment is
+    read or stopped.
 
     Args:
         store: Where, and whose namespace.
@@ -104,7 +108,7 @@ def start_experiment(
     needed_questions(kind, credit=credit, **fixed, **told)  # checks them
     with reading(store) as connection:
         at = now or clock(store, connection)
-        known = rates_so_far(connection, store.namespace, credit, at) | told
+        known = rates_so_far(connection, store.namespace, kind, credit, at) | told
     needed = needed_questions(kind, credit=credit, **fixed, **known)
     settings = {"credit": credit, "needed": needed, **fixed, **known}
     with writing(store) as (connection, _):
@@ -138,8 +142,7 @@ def experiment_report(
         if record.result is not None:
             return as_report(record.result)
         if not record.is_running:
-            msg = f"Experiment {name!r} was stopped before its end: nothing may be read from it."
-            raise ExperimentError(msg)
+            raise _stopped(name)
         at = now or clock(store, connection)
         members = read_members(connection, store.namespace, record.experiment_id, record.horizon)
         missing = _missing(record, members, at)
@@ -219,6 +222,13 @@ def _closed(
     )
     with writing(store) as (connection, _):
         end_experiment(connection, record.experiment_id, now, asdict(report))
-        # Somebody else may have been first; what he read is what was found.
+        # Somebody else may have been first; what he read is what was found, if he read it.
         ended = _known(connection, store.namespace, record.name)
-    return report if ended.result is None else as_report(ended.result)
+    if ended.result is None:
+        raise _stopped(record.name)
+    return as_report(ended.result)
+
+
+def _stopped(name: str) -> ExperimentError:
+    msg = f"Experiment {name!r} was stopped before its end: nothing may be read from it."
+    return ExperimentError(msg)

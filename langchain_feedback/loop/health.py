@@ -59,7 +59,7 @@ def loop_health(
 
     `verdict` is one of:
 
-    - `closing`: the active ranker was measured to be better than what was there before;
+    - `closing`: the active ranker was promoted by an evaluation that said so: not by force;
     - `collecting`: it waits for labels, cases or somebody's decision; `why` says which;
     - `stuck: ...`: `the last run failed` (or `was interrupted`), `no run for 2 weeks`, `most
       signals are held back`, `most signals are of unknown answers`, `queue grows for 3 weeks`,

@@ -14,6 +14,7 @@ from langchain_feedback.errors import (
     LoopBusyError,
     NotEnoughFeedbackError,
     PromotionRefusedError,
+    StoreRejectedError,
 )
 from langchain_feedback.loop._job_lease import Lease, leased
 from langchain_feedback.loop._job_ranker import loader_of
@@ -63,7 +64,8 @@ def run_loop(
     - `mine`: fills the review queue (`mine`);
     - `freeze`: keeps reviewed and ordinary questions as evaluation cases (`freeze_cases`);
     - `train`: a ranker from what reviewers named (`train_ranker`);
-    - `evaluate`: tries it against the active one, once for each set of cases (`evaluate`);
+    - `evaluate`: tries it against the active one, once for each set of cases; after a rejection
+      once more only when a quarter more cases are there (`evaluate`);
     - `promote`: makes it active if it earned that, with `auto_promote` only, and never one
       that was rolled back (`promote`);
     - `digest`: tells owners what to correct or write (`write_digests`, `deliver`).
@@ -72,7 +74,8 @@ def run_loop(
     the run with it; the later steps run all the same, unless they need it.
 
     One process at a time works in a namespace. It holds a lease, renewed while it works; when
-    it dies, the lease runs out, and the next call goes on after the last step that was done.
+    it dies, the lease runs out, and the next call with the same options goes on after the last
+    step that was done.
 
     Args:
         store: Where, and whose namespace.
@@ -103,20 +106,22 @@ def run_loop(
         ('done', [('derive', 'done'), ('train', 'skipped')])
     """
     asked = _checked(steps, days=days, lease=lease)
-    with leased(store, asked=asked, promotes=auto_promote, length=lease) as held:
-        week = Week(
-            store=store,
-            auto_promote=auto_promote,
-            estimator=estimator,
-            load=load,
-            owners=owners,
-            outbox=outbox,
-            days=days,
-            limit=limit,
-            ordinary=ordinary,
-            double=double,
-            now=now,
-        )
+    week = Week(
+        store=store,
+        auto_promote=auto_promote,
+        estimator=estimator,
+        load=load,
+        owners=owners,
+        outbox=outbox,
+        days=days,
+        limit=limit,
+        ordinary=ordinary,
+        double=double,
+        now=now,
+    )
+    with leased(
+        store, asked=asked, options=week.options, promotes=auto_promote, length=lease
+    ) as held:
         return _work(week, held, asked, on_step)
 
 
@@ -181,7 +186,7 @@ def _tried(week: Week, name: Step, done: dict[str, StepReport]) -> tuple[Any, st
     try:
         outcome = DOING[name](week, done)
     except _CANNOT as error:
-        return "skipped", str(error), {}
+        return "skipped", str(error), {"refused": type(error).__name__}
     except LoopBusyError:
         raise
     except Exception as error:
@@ -191,8 +196,9 @@ def _tried(week: Week, name: Step, done: dict[str, StepReport]) -> tuple[Any, st
 
 
 def _brief(error: Exception) -> str:
-    """Return what an error says; the details of databases may quote what people wrote."""
-    first = next(iter(str(error).splitlines()), "")[:_LONGEST]
-    return (
-        first if isinstance(error, LangChainFeedbackError) else f"{type(error).__name__}: {first}"
-    )
+    """Return what an error says; what is not the package's own may quote what people wrote."""
+    # So may a database that refuses a value.
+    if isinstance(error, StoreRejectedError) or not isinstance(error, LangChainFeedbackError):
+        return f"{type(error).__name__}: the log says more."
+    # The lines after the first are a database's details.
+    return next(iter(str(error).splitlines()), "")[:_LONGEST]

@@ -75,7 +75,8 @@ def mine(
         days: How far back.
         limit: The most items that may wait: where the queue is full, nothing is added but
             bursts. 40 take a reviewer half an hour.
-        ordinary: How many of them are kept for what went well.
+        ordinary: How many of them are for what went well. Places are kept for them, but half of
+            them at most: complaints come first.
         now: When; None: at this moment.
         fallback: See `classify_failures`.
         queue: Where to; None: a `ReviewQueue` with its defaults.
@@ -101,9 +102,10 @@ def mine(
     failures = classify_failures(store, worst, fallback=fallback)
     added = queue.add(bursts, now=now)
     found = 0
+    # What went well has its places kept: complaints alone would fill them all.
+    for_worst = limit - min(len(fine), limit // 2)
     for at, ask in enumerate([*worst, *fine]):
-        # What went well has its places kept: complaints alone would fill them all.
-        if waiting + added >= (limit - len(fine) if at < len(worst) else limit):
+        if waiting + added >= (for_worst if at < len(worst) else limit):
             continue
         failure = failures[at] if at < len(worst) else None
         priority, why = reasons.get(ask.trace_id, (_LAST, (DRAWN,)))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from langchain_feedback.errors import PromotionRefusedError, UnknownRankerError
-from langchain_feedback.loop.evaluation import EvalReport, report_of
-from langchain_feedback.store.eval_runs import newest_run
+from langchain_feedback.errors import OutdatedError, PromotionRefusedError, UnknownRankerError
+from langchain_feedback.loop.evaluation import EvalReport
+from langchain_feedback.store.eval_cases import newest_version
+from langchain_feedback.store.eval_runs import DECIDING_K, EvalRun, deciding_run, read_run
 from langchain_feedback.store.rankers import (
     Activation,
     RankerRecord,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["active_ranker", "promote", "rollback", "rolled_back", "shadow"]
 
-_FIGURES = ("run_id", "version", "n", "gain", "p", "score", "baseline_score", "verdict")
-_WORST = ("worst_case", "worst_drop")
+_OF_THE_RUN = ("run_id", "version", "verdict")
+_FIGURES = ("n", "gain", "p", "score", "baseline_score", "worst_case", "worst_drop")
 
 
 def promote(
@@ -43,12 +44,13 @@ def promote(
     """Let a ranker order the pools from now on.
 
     It must have earned it: by a report with the verdict `promote`, of this ranker against what
-    is active at this moment. Promoting what is active already changes nothing.
+    is active at this moment, on the newest set of cases, at nDCG@10. The store's own copy of
+    the report counts. Promoting what is active already changes nothing.
 
     Args:
         store: Where, and whose namespace.
         ranker_id: Which.
-        report: What `evaluate` found; None: the newest such report of the store.
+        report: What `evaluate` found, and kept; None: the newest such report of the store.
         actor: Who promotes it.
         force: Whether a person wants it all the same; the row then says so.
         after: The number of the row that the caller saw as the newest, 0 for none: a newer one
@@ -60,6 +62,7 @@ def promote(
     Raises:
         UnknownRankerError: If there is no such ranker.
         ArtifactError: If its artifact is damaged.
+        OutdatedError: If a row is newer than `after`.
         PromotionRefusedError: If the report is missing, is of something else, or says no.
     """
     with writing(store) as (connection, _):
@@ -69,13 +72,16 @@ def promote(
         if newest is not None and newest.ranker_id == ranker_id:
             return newest
         active_id = newest.ranker_id if newest else None
-        report = report or _found(connection, store.namespace, ranker_id, active_id)
-        against = _objection(report, ranker_id, active_id)
+        decides = deciding_run(connection, store.namespace, ranker_id, active_id)
+        run = decides if report is None else _kept(connection, store.namespace, report)
+        version = newest_version(connection, store.namespace)
+        against = _objection(report, run, ranker_id, active_id, version)
+        against = against or _outweighed(run, decides)
         if against and not force:
             raise PromotionRefusedError(against)
         return _activated(
             store, connection, ranker_id,
-            action="promote", actor=actor, reason=_figures(report, against),
+            action="promote", actor=actor, reason=_figures(run, against),
         )  # fmt: skip
 
 
@@ -90,8 +96,8 @@ def rollback(
         after: See `promote`: of two who take back the same one, one goes one step.
 
     Raises:
-        PromotionRefusedError: If the base's own order stands already, or a row is newer than
-            `after`.
+        OutdatedError: If a row is newer than `after`.
+        PromotionRefusedError: If the base's own order stands already.
     """
     with writing(store) as (connection, _):
         history = read_activations(connection, store.namespace)
@@ -164,7 +170,7 @@ def _none_since(newest: Activation | None, after: int | None) -> None:
             "Another ranker was made active since: somebody was faster, or the schedule was. "
             "Nothing was changed; look again."
         )
-        raise PromotionRefusedError(msg)
+        raise OutdatedError(msg)
 
 
 def _sound(connection: Connection, namespace: str, ranker_id: str) -> RankerRecord:
@@ -175,33 +181,65 @@ def _sound(connection: Connection, namespace: str, ranker_id: str) -> RankerReco
     return record
 
 
-def _found(
-    connection: Connection, namespace: str, ranker_id: str, active_id: str | None
-) -> EvalReport | None:
-    run = newest_run(connection, namespace, ranker_id, active_id)
-    return None if run is None else report_of(run, {})
+def _kept(connection: Connection, namespace: str, report: EvalReport) -> EvalRun | None:
+    """Return the store's own copy of a report; None: it has none."""
+    return read_run(connection, namespace, report.run_id) if report.run_id else None
 
 
-def _objection(report: EvalReport | None, ranker_id: str, active_id: str | None) -> str | None:
+def _objection(
+    report: EvalReport | None,
+    run: EvalRun | None,
+    ranker_id: str,
+    active_id: str | None,
+    version: int,
+) -> str | None:
     """Return what speaks against a promotion; None: nothing."""
     now = f"ranker {active_id!r}" if active_id else "the base's own order"
+    again = f"langchain-feedback loop evaluate {ranker_id}"
+    if run is not None:
+        return _against(run, ranker_id, active_id, version, now)
     if report is None:
         return (
-            f"Ranker {ranker_id!r} was not tried against {now}, which is active: evaluate it "
-            f"first: langchain-feedback loop evaluate {ranker_id}"
+            f"Ranker {ranker_id!r} was not tried against {now}, which is active, on the newest "
+            f"cases: evaluate it first: {again}"
         )
-    if report.ranker_id != ranker_id:
-        return f"The report is of ranker {report.ranker_id!r}, not of {ranker_id!r}."
-    if report.baseline_id != active_id:
+    return (
+        "The store does not hold the report: it is of a ranker, or against one, that is not in "
+        f"the store. Evaluate it: {again}"
+    )
+
+
+def _against(
+    run: EvalRun, ranker_id: str, active_id: str | None, version: int, now: str
+) -> str | None:
+    if run.ranker_id != ranker_id:
+        return f"The report is of ranker {run.ranker_id!r}, not of {ranker_id!r}."
+    if run.baseline_id != active_id:
         return f"The report is not against {now}, which is active: evaluate it again."
-    if report.verdict != "promote":
-        return f"The verdict is {report.verdict!r}. " + " ".join(report.reasons)
+    if run.version != version or run.k != DECIDING_K:
+        return (
+            f"The report is on version {run.version} of the cases at nDCG@{run.k}; version "
+            f"{version} at nDCG@{DECIDING_K} decides: evaluate it again."
+        )
+    if run.verdict != "promote":
+        return f"The verdict is {run.verdict!r}. " + " ".join(run.report["reasons"])
     return None
 
 
-def _figures(report: EvalReport | None, against: str | None) -> dict[str, Any]:
+def _outweighed(run: EvalRun | None, decides: EvalRun | None) -> str | None:
+    """Return what a newer report of the same two says against it, such as of other traffic."""
+    if decides is None or run == decides or decides.verdict == "promote":
+        return None
+    said = " ".join(decides.report["reasons"])
+    return f"A newer report of the same two says {decides.verdict!r}. {said}"
+
+
+def _figures(run: EvalRun | None, against: str | None) -> dict[str, Any]:
     """Return what the row says: figures, and no text of a question."""
-    figures = {name: getattr(report, name) for name in (*_FIGURES, *_WORST)} if report else {}
+    figures: dict[str, Any] = {}
+    if run is not None:
+        figures = {name: getattr(run, name) for name in _OF_THE_RUN}
+        figures |= {name: run.report.get(name) for name in _FIGURES}
     return figures | ({"forced": True, "against": against} if against else {})
 
 

@@ -16,9 +16,11 @@ from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_valid
 from langchain_feedback.ranking.policies import KernelBelief
 from langchain_feedback.retrievers._base_call import takes
 from langchain_feedback.retrievers._checking import runnable
+from langchain_feedback.retrievers._experiment import ExperimentWatch
 from langchain_feedback.retrievers._explain import explained
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers.feedback import FeedbackRetriever
+from langchain_feedback.store.experiments import ExperimentRecord
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.records import TraceChunk
 
@@ -51,6 +53,7 @@ class Arms(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     _once: Once = PrivateAttr(default_factory=lambda: Once(logger))
+    _watch: ExperimentWatch | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
@@ -62,6 +65,14 @@ class Arms(BaseRetriever):
                 msg = f"{name} has another store: give all three the same object"
                 raise ValueError(msg)
         return self
+
+    def _running(self, name: str, kind: str) -> ExperimentRecord | None:
+        """Return an experiment while it waits for questions."""
+        watch = self._watch
+        # A copy begins with the watch of its original, and may have another store.
+        if watch is None or not watch.is_of(self.store, name):
+            watch = self._watch = ExperimentWatch(self.store, name, kind, self._once)
+        return watch.running(self.poll_s)
 
     def invoke(
         self,

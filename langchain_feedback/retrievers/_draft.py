@@ -1,6 +1,6 @@
 """What two retrievers found, as one list: which chunks are the same, and whose each is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 
 from langchain_feedback.documents import chunk_key, copy_document, text_key, unique_documents
 from langchain_feedback.ranking.interleave import Team, team_draft
+from langchain_feedback.retrievers._once import Once
 from langchain_feedback.store.records import Origin, TracedChunk
 from langchain_feedback.traces import MARKS_KEY, marks_of
 
@@ -52,20 +53,15 @@ class Placed:
 
 
 def drafted(
-    a: Iterable[Document], b: Iterable[Document], *, seed: str, id_field: str | None
+    a: Iterable[Document], b: Iterable[Document], *, seed: str, id_field: str | None, once: Once
 ) -> list[Placed]:
     """Return all that two retrievers found, in the order of their team draft.
 
-    What has one id, or one text and source, is one chunk: another index may name it otherwise.
+    What has one id and text, or one text and source, is one chunk: another index may name it
+    otherwise. What has the id of a chunk of `a` and another text gets a key of its own.
     """
     mine = {chunk_key(one, id_field): one for one in unique_documents(a, id_field)}
-    by_text: dict[str, str] = {}
-    for key, one in mine.items():
-        by_text.setdefault(text_key(one), key)
-    theirs: dict[str, Document] = {}
-    for one in unique_documents(b, id_field):
-        key = chunk_key(one, id_field)
-        theirs.setdefault(key if key in mine else by_text.get(text_key(one), key), one)
+    theirs = _named_as(mine, unique_documents(b, id_field), id_field, once)
     order = team_draft([*mine], [*theirs], len(mine) + len(theirs), seed=seed)
     ranks = {key: rank for rank, key in enumerate(mine)}
     return [
@@ -77,6 +73,38 @@ def drafted(
         )
         for one in order
     ]
+
+
+def _named_as(
+    mine: Mapping[str, Document], found: Iterable[Document], id_field: str | None, once: Once
+) -> dict[str, Document]:
+    """Return what `b` found, by the keys that `a` has for it."""
+    by_text: dict[str, str] = {}
+    for key, one in mine.items():
+        by_text.setdefault(text_key(one), key)
+    theirs: dict[str, Document] = {}
+    for one in found:
+        key, named = chunk_key(one, id_field), one
+        if key not in mine:
+            key = by_text.get(text_key(one), key)
+        elif mine[key].page_content != one.page_content:
+            once.warn(
+                "ids",
+                "`a` and `b` give the id %r to different texts: they count as different chunks, "
+                "and that of `b` goes by a digest of its text.",
+                key,
+            )
+            own = text_key(one)
+            key = by_text.get(own, own)
+            named = _renamed(one, own, id_field) if key == own else one
+        theirs.setdefault(key, named)
+    return theirs
+
+
+def _renamed(one: Document, key: str, id_field: str | None) -> Document:
+    """Return a copy with another key, by which the store and all that reads it go, too."""
+    metadata = {**one.metadata, id_field: key} if id_field else dict(one.metadata)
+    return one.model_copy(update={"id": key, "metadata": metadata})
 
 
 def undrafted(found: Iterable[Document], *, id_field: str | None) -> list[Placed]:

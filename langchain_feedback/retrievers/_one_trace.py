@@ -5,10 +5,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 
 from langchain_feedback.claims import Asked, Claim, claims_of
 from langchain_feedback.retrievers._draft import Placed, marked_copy, recorded
+from langchain_feedback.retrievers._embedding import aembed, embed
+from langchain_feedback.retrievers._once import Once
 from langchain_feedback.store.experiments import ExperimentRecord
 from langchain_feedback.traces import (
     SEARCHED_FOR_KEY,
@@ -21,7 +25,7 @@ from langchain_feedback.traces import (
 if TYPE_CHECKING:
     from langchain_feedback.retrievers._arms import Arms
 
-__all__ = ["OneTrace", "trace_kept"]
+__all__ = ["OneTrace"]
 
 _FAILED = object()
 
@@ -40,6 +44,7 @@ class OneTrace:
         self._settings, self._store, self._run = settings, settings.store, run
         self._asked = Asked.from_run(query, run)
         self._claim: Claim | None = None
+        self._claimed_before = self._holder()
         self.store_failed = False
         """Whether the store could not be read."""
 
@@ -52,11 +57,6 @@ class OneTrace:
     def asked(self) -> Asked:
         """Who asks, and for what."""
         return self._asked
-
-    @property
-    def reads_to_open(self) -> bool:
-        """Whether `open` looks into the store."""
-        return self._asked.trace_id is not None
 
     def open(self) -> Claim:
         """Find the trace that this search belongs to; again, it is the same one."""
@@ -89,6 +89,42 @@ class OneTrace:
         """What the coin is tossed by: the same search of the same trace, the same throws."""
         claim = self.open()
         return f"{claim.trace_id}/{claim.attempt}"
+
+    def embedded(self, once: Once) -> list[float] | None:
+        """Return the vector that the question is kept with, None where nothing is kept."""
+        return embed(self._embeddings, self.question, once)
+
+    async def aembedded(self, once: Once) -> list[float] | None:
+        """Do as `embedded`, without blocking the event loop."""
+        await run_in_executor(None, self.open)
+        return await aembed(self._embeddings, self.question, once)
+
+    @property
+    def _embeddings(self) -> Embeddings | None:
+        return self._store.embeddings if self.is_kept and self.question.strip() else None
+
+    def kept_below(self, found: list[Document]) -> Retrieved | None:
+        """Return what a retriever found if one below it has kept the trace, None if none has.
+
+        Its documents say so, as a rule. Where none is left, or a step after it has made them
+        anew, the trace id of the run tells: somebody below has claimed it since this began.
+        """
+        if isinstance(found, Retrieved):
+            return found
+        # Another program's mark under this name may be anything, even unhashable.
+        marks = [marks_of(one).get("trace_id") for one in found]
+        ids = {one if isinstance(one, str) else None for one in marks}
+        if ids <= {None}:
+            holder = self._holder()
+            is_new = holder is not None and holder is not self._claimed_before
+            ids = {holder.trace_id} if holder is not None and is_new else set()
+        trace_id = ids.pop() if len(ids) == 1 else None
+        return None if trace_id is None else Retrieved(found, trace_id)
+
+    def _holder(self) -> Claim | None:
+        """Return who has the run's own trace id."""
+        trace_id = self._asked.trace_id
+        return None if trace_id is None else claims_of(self._store).holder(trace_id)
 
     def config_below(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config of runs whose trace is kept here."""
@@ -130,12 +166,3 @@ class OneTrace:
         found = self._store.try_read(lambda: self._store.trace(trace_id), _FAILED)
         self.store_failed = found is _FAILED
         return None if found is _FAILED else found
-
-
-def trace_kept(found: Sequence[Document]) -> str | None:
-    """Return the id under which a `FeedbackRetriever` below has recorded this, None: none has."""
-    if isinstance(found, Retrieved):
-        return found.trace_id
-    ids = {marks_of(one).get("trace_id") for one in found}
-    trace_id = ids.pop() if len(ids) == 1 else None
-    return trace_id if isinstance(trace_id, str) else None

@@ -9,14 +9,11 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.runnables.config import run_in_executor
-from pydantic import PrivateAttr
 
 from langchain_feedback.retrievers._arms import Arms, child_config, options_for
 from langchain_feedback.retrievers._base_call import aask, ask, checked_k
 from langchain_feedback.retrievers._draft import drafted, undrafted
-from langchain_feedback.retrievers._embedding import aembed, embed
-from langchain_feedback.retrievers._experiment import ExperimentWatch
-from langchain_feedback.retrievers._one_trace import OneTrace, trace_kept
+from langchain_feedback.retrievers._one_trace import OneTrace
 from langchain_feedback.store.experiments import ExperimentRecord
 from langchain_feedback.traces import Retrieved
 
@@ -31,9 +28,14 @@ class InterleavedRetriever(Arms):
     that quotes it, speaks for the team that picked it; `experiment_report` counts that. The coin
     is tossed by the trace id: the same search of one trace gives the same list.
 
-    With `experiment`, the name of one that `start_experiment` has begun, lists are mixed while it
-    runs. Before, after, and while the store cannot be read, `a` answers alone, as if this were
-    not here. Without `experiment`, all lists are mixed, and no report counts them.
+    With `experiment`, the name of one that `start_experiment` has begun, lists are mixed until it
+    has the questions that it waits for. Before, after, and while the store cannot be read, `a`
+    answers alone, as if this were not here. Without `experiment`, all lists are mixed, and no
+    report counts them.
+
+    What has one id and one text, or one text and source, is one chunk. Two indexes that give the
+    same id to different texts hold different chunks: that is logged once, and those of `b` are
+    named by a digest of text and source instead.
 
     `a` and `b` may be a `FeedbackRetriever` each, over the same store, such as one with
     `ranker=None` and one with a candidate; they are ranked as ever, and the trace is kept here,
@@ -62,13 +64,6 @@ class InterleavedRetriever(Arms):
     experiment: str | None = None
     """The name of an experiment of the kind `interleave`."""
 
-    _watch: ExperimentWatch | None = PrivateAttr(default=None)
-
-    def model_post_init(self, _: Any, /) -> None:
-        """Find out what to follow."""
-        if self.experiment is not None:
-            self._watch = ExperimentWatch(self.experiment, "interleave", self._once)
-
     def _get_relevant_documents(
         self,
         query: str,
@@ -83,15 +78,18 @@ class InterleavedRetriever(Arms):
         with trace.claimed():
             experiment, mixes = self._opened(trace)
             if not mixes:
-                return self._alone(trace, ask(self.a, query, config, for_a), size)
+                found = ask(self.a, query, config, for_a)
+                if (kept := trace.kept_below(found)) is not None:
+                    return kept
+                return self._undrawn(trace, found, size, trace.embedded(self._once))
             below = trace.config_below(config)
             mine = ask(self.a, query, below, for_a)
             try:
                 theirs = ask(self.b, query, below, for_b)
             except Exception as error:  # noqa: BLE001  an experiment costs nobody an answer
                 self._warn_of_b(error)
-                return trace.keep(undrafted(mine, id_field=self.id_field), size)
-            vector = embed(self.store.embeddings, trace.question, self._once)
+                return self._undrawn(trace, mine, size, trace.embedded(self._once))
+            vector = trace.embedded(self._once)
             return self._drawn(trace, (mine, theirs), size, experiment, vector)
 
     async def _aget_relevant_documents(
@@ -109,12 +107,15 @@ class InterleavedRetriever(Arms):
             experiment, mixes = await run_in_executor(None, self._opened, trace)
             if not mixes:
                 found = await aask(self.a, query, config, for_a)
-                return await run_in_executor(None, self._alone, trace, found, size)
+                if (kept := trace.kept_below(found)) is not None:
+                    return kept
+                alone = await trace.aembedded(self._once)
+                return await run_in_executor(None, self._undrawn, trace, found, size, alone)
             below = trace.config_below(config)
             mine, theirs, vector = await asyncio.gather(
                 aask(self.a, query, below, for_a),
                 aask(self.b, query, below, for_b),
-                aembed(self.store.embeddings, trace.question, self._once),
+                trace.aembedded(self._once),
                 return_exceptions=True,
             )
             if isinstance(mine, BaseException):
@@ -123,8 +124,7 @@ class InterleavedRetriever(Arms):
                 if not isinstance(theirs, Exception):
                     raise theirs
                 self._warn_of_b(theirs)
-                placed = undrafted(mine, id_field=self.id_field)
-                return await run_in_executor(None, trace.keep, placed, size)
+                return await run_in_executor(None, self._undrawn, trace, mine, size, vector)
             return await run_in_executor(
                 None, self._drawn, trace, (mine, theirs), size, experiment, vector
             )
@@ -135,8 +135,8 @@ class InterleavedRetriever(Arms):
     def _opened(self, trace: OneTrace) -> tuple[ExperimentRecord | None, bool]:
         """Return the experiment that runs, and whether this list is mixed."""
         running = None
-        if self._watch is not None:
-            running = self._watch.running(self.store, self.poll_s)
+        if self.experiment is not None:
+            running = self._running(self.experiment, "interleave")
             if running is None:
                 return None, False
         trace.open()
@@ -145,11 +145,10 @@ class InterleavedRetriever(Arms):
             trace.give_back()
         return running, not trace.store_failed
 
-    def _alone(self, trace: OneTrace, found: list[Document], k: int) -> list[Document]:
-        """Return what `a` found, and record it unless it was."""
-        if trace_kept(found) is not None:
-            return found
-        return trace.keep(undrafted(found, id_field=self.id_field), k)
+    def _undrawn(self, trace: OneTrace, found: list[Document], k: int, vector: Any) -> Retrieved:
+        """Record what `a` found, and return it."""
+        embedded = None if isinstance(vector, BaseException) else vector
+        return trace.keep(undrafted(found, id_field=self.id_field), k, vector=embedded)
 
     def _drawn(
         self,
@@ -159,7 +158,7 @@ class InterleavedRetriever(Arms):
         experiment: ExperimentRecord | None,
         vector: Any,
     ) -> Retrieved:
-        placed = drafted(*found, seed=trace.seed, id_field=self.id_field)
+        placed = drafted(*found, seed=trace.seed, id_field=self.id_field, once=self._once)
         embedded = None if isinstance(vector, BaseException) else vector
         return trace.keep(placed, k, experiment=experiment, vector=embedded)
 

@@ -9,18 +9,15 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
-from pydantic import PrivateAttr
 
 from langchain_feedback.claims import Asked
 from langchain_feedback.ranking.interleave import arm_of
 from langchain_feedback.retrievers._arms import Arms, child_config, options_for
 from langchain_feedback.retrievers._base_call import aask, ask, checked_k
 from langchain_feedback.retrievers._draft import undrafted
-from langchain_feedback.retrievers._embedding import aembed, embed
-from langchain_feedback.retrievers._experiment import ExperimentWatch
-from langchain_feedback.retrievers._one_trace import OneTrace, trace_kept
+from langchain_feedback.retrievers._one_trace import OneTrace
 from langchain_feedback.store.experiments import ExperimentRecord, label_soon
-from langchain_feedback.traces import TRACE_ID_KEY, new_trace_id
+from langchain_feedback.traces import TRACE_ID_KEY, Retrieved, new_trace_id
 
 __all__ = ["SplitRetriever"]
 
@@ -36,9 +33,9 @@ class SplitRetriever(Arms):
 
     The two retrievers record their traces themselves, where they are `FeedbackRetriever`s over
     the same store; otherwise it is done here. Each trace is part of the experiment then, and
-    `experiment_report` counts them by arm. Before and after, and while the store cannot be read,
-    everybody gets `a`. An error is raised, whichever of the two it comes from: it is
-    what that policy does.
+    `experiment_report` counts them by arm. Before, once it has the questions that it waits for,
+    and while the store cannot be read, everybody gets `a`. An error is raised, whichever of the
+    two it comes from: it is what that policy does.
 
     Example:
         >>> from langchain_core.runnables import RunnableLambda
@@ -61,12 +58,6 @@ class SplitRetriever(Arms):
     experiment: str
     """The name of an experiment of the kind `ab`."""
 
-    _watch: ExperimentWatch = PrivateAttr()
-
-    def model_post_init(self, _: Any, /) -> None:
-        """Find out what to follow."""
-        self._watch = ExperimentWatch(self.experiment, "ab", self._once)
-
     def arm(self, metadata: dict[str, Any]) -> Literal["a", "b"]:
         """Return which of the two a run with these metadata gets: for all else that differs.
 
@@ -75,7 +66,7 @@ class SplitRetriever(Arms):
         """
         asked = Asked.from_run("", metadata)
         known = asked.actor or asked.session_id or asked.trace_id
-        running = self._watch.running(self.store, self.poll_s) if known else None
+        running = self._running(self.experiment, "ab") if known else None
         return "a" if running is None else _arm(running, asked)
 
     async def aarm(self, metadata: dict[str, Any]) -> Literal["a", "b"]:
@@ -92,12 +83,11 @@ class SplitRetriever(Arms):
     ) -> list[Document]:
         part = _Part(self, query, run_manager, k, options)
         with part.trace.claimed():
-            side, config, own = part.chosen(self._watch.running(self.store, self.poll_s))
+            side, config, own = part.chosen(self._running(self.experiment, "ab"))
             found = ask(side, query, config, own)
-            if part.is_kept_below(found):
-                return found
-            vector = embed(self.store.embeddings, part.trace.question, self._once)
-            return part.keep(found, vector)
+            if (kept := part.kept_below(found)) is not None:
+                return kept
+            return part.keep(found, part.trace.embedded(self._once))
 
     async def _aget_relevant_documents(
         self,
@@ -109,13 +99,13 @@ class SplitRetriever(Arms):
     ) -> list[Document]:
         part = _Part(self, query, run_manager, k, options)
         with part.trace.claimed():
-            running = await run_in_executor(None, self._watch.running, self.store, self.poll_s)
+            running = await run_in_executor(None, self._running, self.experiment, "ab")
             side, config, own = part.chosen(running)
             found = await aask(side, query, config, own)
-            if await run_in_executor(None, part.is_kept_below, found):
-                return found
-            question = (await run_in_executor(None, part.trace.open)).question
-            vector = await aembed(self.store.embeddings, question, self._once)
+            kept = await run_in_executor(None, part.kept_below, found)
+            if kept is not None:
+                return kept
+            vector = await part.trace.aembedded(self._once)
             return await run_in_executor(None, part.keep, found, vector)
 
 
@@ -154,15 +144,13 @@ class _Part:
         config = cast("RunnableConfig", {**self._config, "metadata": metadata})
         return side, config, options_for(self._settings, side, self._k, self._options)
 
-    def is_kept_below(self, found: list[Document]) -> bool:
-        """Whether a retriever below recorded it; then its trace is made part of the experiment."""
-        trace_id = trace_kept(found)
-        if trace_id is None:
-            return False
-        part_of = self._part_of(trace_id)
-        if part_of is not None and self.trace.is_kept:
-            label_soon(self._settings.store, trace_id, part_of.experiment_id)
-        return True
+    def kept_below(self, found: list[Document]) -> Retrieved | None:
+        """Return it if somebody below recorded it, and make its trace part of the experiment."""
+        kept = self.trace.kept_below(found)
+        part_of = None if kept is None else self._part_of(kept.trace_id)
+        if kept is not None and part_of is not None and self.trace.is_kept:
+            label_soon(self._settings.store, kept.trace_id, part_of.experiment_id)
+        return kept
 
     def keep(self, found: list[Document], vector: list[float] | None) -> list[Document]:
         """Record it here."""

@@ -44,7 +44,9 @@ def metric_routes(token: str | None = None) -> list[Route]:
     Args:
         token: Who sends it may read them; None: that of `LANGCHAIN_FEEDBACK_METRICS_TOKEN`.
     """
-    token = token or os.environ.get("LANGCHAIN_FEEDBACK_METRICS_TOKEN") or None
+    variable = os.environ.get("LANGCHAIN_FEEDBACK_METRICS_TOKEN")
+    # Read from a file, it ends with a new line, which no header does.
+    token = (token or "").strip() or (variable or "").strip() or None
 
     def metrics(request: Request) -> Response:
         if (refused := _refused(request, token)) is not None:
@@ -178,7 +180,7 @@ def _learned(health: LoopHealth) -> Iterator[tuple[str, str, _Values]]:
     yield "active_ranker", "Number of the ranker that is active, 0 for none", _one(number)
     tried = {"active": active, "newest": newest}
     scores = {name: one.score if one else None for name, one in tried.items()}
-    yield "ranker_score", "Mean nDCG of its last evaluation", _labeled("ranker", scores)
+    yield "ranker_score", "Mean nDCG of the evaluation that counts", _labeled("ranker", scores)
     gains = {name: one.gain if one else None for name, one in tried.items()}
     yield "ranker_gain", "Against what was active then", _labeled("ranker", gains)
     yield "evaluation_cases", "Frozen cases", _one(rankers.cases)

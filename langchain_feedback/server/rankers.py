@@ -7,7 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from langchain_feedback.errors import ArtifactError, PromotionRefusedError, UnknownRankerError
+from langchain_feedback.errors import (
+    ArtifactError,
+    OutdatedError,
+    PromotionRefusedError,
+    UnknownRankerError,
+)
 from langchain_feedback.loop.health import RankersHealth, loop_health
 from langchain_feedback.loop.promotion import promote, rollback, shadow
 from langchain_feedback.server.forms import Form, takes_form
@@ -55,10 +60,11 @@ def _change(request: Request, form: Form) -> Response:
             shadow(store, ranker_id if does == "shadow" else None, actor=reviewer.name)
     except UnknownRankerError as error:
         raise HTTPException(404, "There is no such ranker.") from error
+    except (ArtifactError, OutdatedError) as error:
+        # No way around the gate is offered where a look at the new page is all that it needs.
+        return _show(request, warning=str(error), status=409)
     except PromotionRefusedError as error:
         return _show(request, warning=str(error), refused=ranker_id, status=409)
-    except ArtifactError as error:
-        return _show(request, warning=str(error), status=409)
     return go_to(request, "rankers", f"done={does}")
 
 
@@ -87,9 +93,11 @@ def _show(
     status: int = 200,
 ) -> Response:
     store = site_of(request).store
-    health = loop_health(store)
+    # First of all: what is promoted meanwhile makes the forms of this page out of date, and does
+    # not pass for what the page shows.
     with reading(store) as connection:
         history = read_activations(connection, store.namespace)
+    health = loop_health(store)
     points = health.rankers.scores[-_SCORES:]
     return page(
         request,

@@ -54,7 +54,10 @@ def forget_asked(
     forget_cases(connection, namespace, trace_ids, private)
     _forget_review_items(connection, namespace, trace_ids, private)
     keys = _keys(connection, private)
-    for row in _rows(connection, owner_items, namespace, trace_ids):
+    for row in [
+        *_rows(connection, owner_items, namespace, trace_ids),
+        *_nameless(connection, namespace, keys),
+    ]:
         is_private = question_key(row["question"]) in keys
         if is_private and row["kind"] == "missing_document":
             # Where others ask alike, it is opened anew from their questions.
@@ -155,7 +158,12 @@ def _forget_review_items(
     connection: Connection, namespace: str, trace_ids: Sequence[str], private: Collection[int]
 ) -> None:
     gone = []
-    for row in _rows(connection, review_items, namespace, trace_ids):
+    rows = {row["item_id"]: row for row in _rows(connection, review_items, namespace, trace_ids)}
+    # Whose trace an item had may have been forgotten before: then it has none any more.
+    asked = review_items.c.question_id.in_(list(private))
+    mine = select(review_items).where(review_items.c.namespace == namespace, asked)
+    rows |= {row["item_id"]: row for row in connection.execute(mine).mappings()}
+    for row in rows.values():
         if row["question_id"] in private:
             _forget_effects(connection, namespace, row["item_id"])
         if row["question_id"] in private or row["state"] == "open":
@@ -231,6 +239,16 @@ def _rows(
     mine: ColumnElement[bool] = table.c.namespace == namespace
     named = mine & table.c.trace_id.in_(trace_ids)
     return connection.execute(select(table).where(named)).mappings().all()
+
+
+def _nameless(
+    connection: Connection, namespace: str, keys: Collection[str]
+) -> list[Mapping[Any, Any]]:
+    """Return the owners' items of some questions that have no trace, or no longer."""
+    mine = (owner_items.c.namespace == namespace) & owner_items.c.trace_id.is_(None)
+    found = select(owner_items).where(mine, owner_items.c.question != "")
+    rows = connection.execute(found).mappings() if keys else ()
+    return [row for row in rows if question_key(row["question"]) in keys]
 
 
 def _without(snapshot: str, *, is_private: bool) -> str:

@@ -137,14 +137,24 @@ def test_run_ends_with_1_where_a_step_failed(loop, tmp_path):
         "class Broken:\n"
         "    kind, least, settings = 'linear', 0, {}\n"
         "    def fit(self, groups, words):\n"
-        "        raise OSError('The disk is [bold]full[/].')\n"
+        "        raise OSError('cannot read what somebody asked')\n"
         "def make():\n"
         "    return Broken()\n"
     )
     printed = loop("run", "--estimator", "broken_estimator:make", code=1)
-    assert "The disk is [bold]full[/]." in words_of(printed)
+    assert "OSError: the log says more." in words_of(printed)
+    assert "somebody" not in printed
     assert "Failed: train." in printed
     assert "last run failed" in loop("status")
+
+
+@pytest.mark.parametrize(
+    ("report", "words"), [("nowhere/week.md", "no folder"), (".", "is a directory")]
+)
+def test_run_does_nothing_where_its_report_has_no_place(loop, report, words):
+    assert words in words_of(loop("run", "--report", report, code=2))
+    with loop.store() as store:
+        assert last_runs(store) == []
 
 
 def test_status_says_whether_it_closes_and_why(loop):

@@ -39,18 +39,24 @@ def tried(store, ranker_id, verdict, *, at=NOW, baseline=None, version=1, **figu
     with writing(store) as (connection, _):
         run = EvalRun(run_id, version, ranker_id, baseline, verdict, report, at)
         assert add_run(connection, store.namespace, run, [])
+    return run_id
 
 
-def made_active(store, ranker_id, *, action="promote", at=NOW, role="active"):
+def made_active(store, ranker_id, *, by=None, action="promote", at=NOW, role="active", **reason):
+    """Make a ranker active; `by` is the evaluation that it is promoted by."""
+    reason |= {} if by is None else {"run_id": by}
     with writing(store) as (connection, _):
-        activate(connection, store.namespace, ranker_id, action=action, at=at, role=role)
+        activate(
+            connection, store.namespace, ranker_id, action=action, at=at, role=role, reason=reason
+        )
 
 
-def ran(store, *, at=NOW, state="done", step="digest", lease=timedelta()):
+def ran(store, *, at=NOW, state="done", step="digest", lease=timedelta(), asked=()):
     with writing(store) as (connection, _):
         connection.execute(insert(loop_runs).values(
             run_id=f"run-{at.isoformat()}", namespace=store.namespace, state=state, holder="h",
-            lease_until=at + lease, step=step, report="{}", promotes=False, started_at=at,
+            lease_until=at + lease, step=step, promotes=False, started_at=at,
+            report=json.dumps({"asked": list(asked), "steps": []}),
             finished_at=None if state == "running" else at,
         ))  # fmt: skip
 

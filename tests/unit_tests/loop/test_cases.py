@@ -1,5 +1,6 @@
 """Cases: what is frozen, what never may be, and what makes them go."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
@@ -21,9 +22,11 @@ from langchain_feedback.loop.splitting import Splittable, alike
 from langchain_feedback.loop.training import train_ranker, training_groups
 from langchain_feedback.ranking.estimating import LinearEstimator
 from langchain_feedback.store.learning_schema import eval_cases
+from langchain_feedback.store.loop_schema import owner_items, review_events, review_items
 from langchain_feedback.store.questions import question_key
 from langchain_feedback.store.records import TracedChunk
-from langchain_feedback.store.schema import traces
+from langchain_feedback.store.schema import pins, traces
+from langchain_feedback.store.schema import questions as questions_table
 from langchain_feedback.store.transactions import reading, writing
 from langchain_feedback.traces import UNRECORDED_KEY
 from tests.unit_tests.loop.casekit import clicked, frozen, pool, question
@@ -254,6 +257,24 @@ def test_another_click_leaves_what_is_frozen_and_a_new_text_is_sampled_anew(quic
     assert (case.pool[2].text, case.changed) == ("The thing1 is in the cellar.", False)
 
 
+def test_a_credited_chunk_that_changed_is_no_right_one_and_the_set_stays_what_it_is(quick):
+    chunks = pool(1)
+    trace_id = clicked(quick, 1, chunks=chunks)
+    said(quick, trace_id, "source_click", target=chunks[0])
+    clicked(quick, 2, right=0)
+    assert freeze_cases(quick).version == 1
+    anew = [Document("Changed.", id=one, metadata={"source": "1.md"}) for one in ("1-0", "2-0")]
+    asked(quick, "Anything else?", anew, actor="z")
+    done = freeze_cases(quick)
+    assert (done.version, done.added, done.retired) == (2, 1, 2)
+    [case] = read_cases(quick)
+    assert [one.chunk_id for one in case.relevant] == ["1-2"]
+    assert case.changed is False
+    for _ in range(3):
+        again = freeze_cases(quick)
+        assert (again.version, again.added, again.retired) == (2, 0, 0)
+
+
 def test_a_verdict_takes_the_place_of_what_was_sampled(quick):
     trace_id = clicked(quick, 1)
     freeze_cases(quick)
@@ -456,7 +477,112 @@ def test_a_row_that_lacks_something_is_named_and_nothing_is_frozen(quick, row):
     assert read_cases(quick) == []
 
 
+def test_an_import_and_live_traffic_never_wait_for_each_other_in_a_ring(url):
+    chunks = [Document(f"Text {at}.", id=f"d{at}", metadata={"source": "s"}) for at in range(200)]
+    rows = [{"question": f"Number {at}?", "relevant": [f"d{at}"]} for at in range(200)]
+    found = {one["question"]: [chunks[199 - at]] for at, one in enumerate(rows)}
+
+    def ask():
+        chance = random.Random(1)
+        with FeedbackStore(url) as other:
+            for at in range(100):
+                other.record_trace(f"t{at}", f"Asked {at}?", chance.sample(chunks, 60))
+
+    with FeedbackStore(url) as store, ThreadPoolExecutor(1) as threads:
+        store.setup()
+        asking = threads.submit(ask)
+        assert import_cases(store, rows, RunnableLambda(found.__getitem__)).added == 200
+        asking.result()
+
+
+def test_the_same_id_with_two_texts_is_imported_with_both(quick):
+    first, second = pool(1), pool(1)
+    second[0] = Document("Another text.", id="1-0", metadata={"source": "1.md"})
+    found = {question(1): first, question(2): second}
+    rows = [{"question": one, "relevant": ["1-2"]} for one in found]
+    assert import_cases(quick, rows, RunnableLambda(found.__getitem__)).added == 2
+    texts = {case.question: case.pool[0] for case in read_cases(quick)}
+    assert [texts[one].text for one in found] == [one[0].page_content for one in found.values()]
+    assert texts[question(1)].content_hash != texts[question(2)].content_hash
+
+
 # -- forgetting
+
+
+def mined_and_frozen(store, *, people=("ann", "bea")):
+    """Several people asked what came to a reviewer, and is a case: the item has one's trace."""
+    chunks = pool(7)
+    for who in people:
+        trace_id = asked(store, question(7), chunks, actor=who, answer="Somewhere.")
+        store.rate(trace_id, 1, actor=who)
+    queue = ReviewQueue(store, double=0)
+    assert mine(store, queue=queue).added == 1
+    item = queue.claim("rita")
+    queue.decide(
+        item, "confirm", right_chunks=["7-2"], failure_class="stale_document",
+        correction="In the cellar.",
+    )  # fmt: skip
+    assert freeze_cases(store).cases == 1
+    return queue
+
+
+def texts_of(store):
+    """All that the tables hold of questions, as one text."""
+    with reading(store) as connection:
+        tables = (eval_cases, review_items, review_events, owner_items, pins, questions_table)
+        rows = [tuple(row) for table in tables for row in connection.execute(select(table))]
+    return repr(rows)
+
+
+@pytest.mark.parametrize("order", [("ann", "bea"), ("bea", "ann")])
+def test_who_is_forgotten_last_takes_the_question_along_and_it_never_comes_back(store, order):
+    queue = mined_and_frozen(store)
+    store.forget(order[0])
+    assert (freeze_cases(store).cases, len(queue.items(state="decided"))) == (1, 1)
+    store.forget(order[1])
+    assert (read_cases(store), queue.items()) == ([], [])
+    assert freeze_cases(store).cases == 0
+    assert question(7) not in texts_of(store)
+
+
+def test_what_an_owner_has_of_a_question_goes_with_the_last_who_asked_it(store):
+    queue = mined_and_frozen(store)
+    [item] = queue.items(state="decided")
+    first = store.trace(item.trace_id).actor
+    with reading(store) as connection:
+        [row] = connection.execute(select(owner_items)).all()
+    assert (row.question, row.trace_id) == (question(7), item.trace_id)
+    store.forget(first)
+    with reading(store) as connection:
+        [row] = connection.execute(select(owner_items)).all()
+    assert (row.question, row.trace_id) == (question(7), None)
+    store.forget({"ann": "bea", "bea": "ann"}[first])
+    assert question(7) not in texts_of(store)
+
+
+def test_what_retention_left_no_trace_of_is_no_case_any_more(store):
+    mined_and_frozen(store)
+    frozen(store, 1, start=50)
+    assert store.prune(timedelta(0)).cases == 1
+    # The label is there still, and teaches; a case of it would be nobody's to forget.
+    assert [label.right for label in reviewed_questions(store)] == [("7-2",)]
+    done = freeze_cases(store)
+    assert (done.added, done.by_origin) == (0, {"imported": 1})
+    # Once somebody asks it again it is his, and goes with him.
+    asked(store, question(7), pool(7), actor="zoe")
+    store.prune(timedelta(days=1))
+    assert freeze_cases(store).by_origin == {"imported": 1, "reviewed": 1}
+    store.forget("zoe")
+    assert [case.origin for case in read_cases(store)] == ["imported"]
+
+
+def test_a_reviewed_case_outlives_its_own_trace_while_others_ask(quick):
+    mined_and_frozen(quick)
+    asked(quick, question(7), pool(7), actor="zoe", at=NOW + timedelta(days=5))
+    assert quick.prune(datetime.now(UTC) + timedelta(minutes=1)).cases == 0
+    assert [case.question for case in read_cases(quick)] == [question(7)]
+    quick.forget("zoe")
+    assert (read_cases(quick), freeze_cases(quick).cases) == ([], 0)
 
 
 def test_a_forgotten_persons_sampled_case_goes_with_its_text(store):

@@ -1,5 +1,6 @@
 """Evaluation: what decides, what is set aside, and what the store keeps of it."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +11,12 @@ from langchain_core.runnables import RunnableLambda
 from sqlalchemy import func, select
 
 from langchain_feedback import FeedbackStore
-from langchain_feedback.errors import ArtifactError, EvaluationError, UnknownRankerError
+from langchain_feedback.errors import (
+    ArtifactError,
+    EvaluationError,
+    RankerError,
+    UnknownRankerError,
+)
 from langchain_feedback.loop.cases import freeze_cases, import_cases, read_cases
 from langchain_feedback.loop.evaluation import evaluate, read_reports
 from langchain_feedback.store.eval_runs import read_scores
@@ -99,12 +105,80 @@ def test_a_small_gain_that_may_be_chance_is_rejected(quick):
 
 
 def test_failures_alone_are_refused_check3(quick):
-    frozen(quick, 51, stratum="failing")
-    frozen(quick, 50, start=51)
-    with pytest.raises(EvaluationError, match="51 of 101 cases are failing"):
-        evaluate(quick, Puts(up=range(101)))
-    frozen(quick, 1, start=101)
-    assert evaluate(quick, Puts(up=range(102))).verdict == "promote"
+    frozen(quick, 160, stratum="failing")
+    with pytest.raises(EvaluationError, match="All 160 cases are failing questions"):
+        evaluate(quick, Puts(up=range(160)))
+
+
+def test_of_failing_cases_half_count_at_most_and_always_the_same_ones(quick):
+    frozen(quick, 80, stratum="failing")
+    frozen(quick, 50, start=80)
+    record = stored(quick, "good")
+    report = evaluate(quick, record)
+    assert (report.verdict, report.n, len(report.surplus)) == ("promote", 100, 30)
+    assert {one.name: one.n for one in report.strata} == {"failing": 50, "ordinary": 50}
+    assert report.reasons[-1] == "30 failing cases did not count: half must be ordinary traffic."
+    kinds = {case.case_id: case.stratum for case in read_cases(quick)}
+    assert {kinds[one] for one in report.surplus} == {"failing"}
+    frozen(quick, 10, start=200)
+    later = evaluate(quick, record)
+    assert (later.n, len(later.surplus)) == (120, 20)
+    assert set(later.surplus) < set(report.surplus)
+    assert read_reports(quick)[-1] == later
+    frozen(quick, 20, start=300)
+    assert (evaluate(quick, record).n, evaluate(quick, record).surplus) == (160, ())
+
+
+def test_a_case_whose_right_chunk_the_base_did_not_find_counts_for_nobody(quick):
+    frozen(quick, 60)
+    chunks = {question(number): pool(number) for number in range(60, 160)}
+    rows_of_it = [{"question": text, "relevant": [f"lost {text}"]} for text in chunks]
+    import_cases(quick, rows_of_it, RunnableLambda(chunks.__getitem__))
+    report = evaluate(quick, stored(quick, "good"))
+    assert (report.verdict, report.n, report.gain) == ("advice", 60, pytest.approx(AT_0 - AT_2))
+    lost = {case.case_id for case in read_cases(quick) if case.question in chunks}
+    assert (set(report.out_of_reach), len(lost)) == (lost, 100)
+    assert report.reasons[-1] == (
+        "100 cases did not count: the right chunk is not in the pool, and no order brings it up."
+    )
+    [again] = read_reports(quick)
+    assert again == report
+
+
+def test_a_report_of_an_earlier_release_reads_back(quick):
+    frozen(quick, 10)
+    report = evaluate(quick, stored(quick, "good"))
+    with writing(quick) as (connection, _):
+        kept = json.loads(connection.execute(select(eval_runs.c.report)).scalar_one())
+        del kept["surplus"], kept["out_of_reach"]
+        connection.execute(eval_runs.update().values(report=json.dumps(kept)))
+    [again] = read_reports(quick)
+    assert (again, again.surplus, again.out_of_reach) == (report, (), ())
+
+
+def test_a_feature_reads_the_metadata_that_a_retriever_gives_it(quick):
+    def years(number):
+        return [
+            Document(one.page_content, id=one.id, metadata=one.metadata | {"year": 2020 + at})
+            for at, one in enumerate(pool(number))
+        ]
+
+    class Newest:
+        def score(self, text, candidates):
+            return np.array([one.metadata["year"] for one in candidates.documents], dtype=float)
+
+    pools = {question(number): years(number) for number in range(10)}
+    rows_of_it = [{"question": text, "relevant": [found[4].id]} for text, found in pools.items()]
+    import_cases(quick, rows_of_it, RunnableLambda(pools.__getitem__))
+    clicked(quick, 50, right=4, chunks=years(50))
+    assert freeze_cases(quick).by_origin == {"imported": 10, "sampled": 1}
+    report = evaluate(quick, Newest())
+    assert (report.n, report.score) == (11, pytest.approx(1.0))
+    assert "year" not in repr([vars(chunk) for case in read_cases(quick) for chunk in case.pool])
+    # What is forgotten, or has another text by now, has a heading and a source.
+    quick.forget_chunks(["0-0"])
+    with pytest.raises(KeyError, match="year"):
+        evaluate(quick, Newest())
 
 
 def test_without_cases_it_says_how_to_freeze_some(quick):
@@ -288,7 +362,8 @@ def test_a_ranker_must_score_each_chunk(quick, scores):
             return scores
 
     frozen(quick, 1)
-    with pytest.raises(EvaluationError, match="one finite score for each of 5 chunks"):
+    # No `EvaluationError`, which says that the cases cannot tell: it is the ranker that fails.
+    with pytest.raises(RankerError, match="one finite score for each of 5 chunks"):
         evaluate(quick, Broken())
 
 

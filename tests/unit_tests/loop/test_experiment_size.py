@@ -62,6 +62,23 @@ def test_that_many_find_it_in_four_of_five():
     assert 0.72 <= found / 300 <= 0.88
 
 
+def test_that_many_find_it_in_a_draft_too_however_unequally_people_click():
+    # Half of the people never click: what they do is very much alike, and costs no power.
+    rng = np.random.default_rng(0)
+    people, clicks, tells = 84, 0.5, 0.2
+    number = needed_questions("interleave", engaged=clicks, effect=5) // people
+    # The share of b's of what tells something, so that a sign test finds it in four of five.
+    lean = 0.5 + np.sqrt(7.85 * clicks * tells / (number * people)) / (clicks * tells) / 2
+    found = 0
+    for _ in range(300):
+        told = rng.random((people, number)) < tells
+        told[::2] = False
+        signs = told * np.where(rng.random(told.shape) < lean, 1, -1)
+        said = [(f"u{at}", sign) for at, row in enumerate(signs.tolist()) for sign in row]
+        found += preference(said).winner(0.05) == "b"
+    assert 0.7 <= found / 300 <= 0.88
+
+
 def test_a_design_below_one_is_refused():
     with pytest.raises(ValueError, match="design must be at least 1"):
         needed_questions("ab", design=0.5)
@@ -85,6 +102,33 @@ def test_a_preference_is_symmetric_and_whole(outcomes):
     assert 0 <= found.p <= 1
     # However much one person clicks, he alone is one person.
     assert found.people <= 8
+
+
+answers = st.lists(
+    st.tuples(st.sampled_from([f"u{at}" for at in range(30)]), st.booleans()), max_size=80
+)
+
+
+@given(answers, answers, st.sampled_from([0.001, 0.01, 0.05, 0.2]))
+def test_rates_are_compared_the_same_either_way_and_the_interval_agrees(a, b, alpha):
+    found = two_rates(a, b, alpha=alpha, deals=999)
+    other = two_rates(b[::-1], a[::-1], alpha=alpha, deals=999)
+    assert (other.value, other.p, other.people) == (-found.value, found.p, found.people)
+    assert (other.low, other.high) == (-found.high, -found.low)
+    assert -1 <= found.low <= found.value <= found.high <= 1
+    assert 0 < found.p <= 1
+    if found.p <= alpha:
+        assert found.low > 0 or found.high < 0
+    else:
+        assert found.low <= 1e-9
+        assert found.high >= -1e-9
+
+
+def test_few_people_are_divided_in_all_ways():
+    # Of the 252 ways to divide ten, two are as far apart as all against none.
+    all_, none = ([(f"{arm}{at}", arm == "b") for at in range(5)] for arm in "ba")
+    assert two_rates(none, all_).p == pytest.approx(2 / 252, abs=0.003)
+    assert two_rates(none, all_).winner(0.05) is None  # too few to speak for others
 
 
 @given(signs)

@@ -5,13 +5,14 @@ from statistics import fmean, pstdev
 
 import numpy as np
 import pytest
+from langchain_core.runnables import RunnableLambda
 
 from langchain_feedback import FeedbackStore
 from langchain_feedback.errors import EvaluationError
 from langchain_feedback.loop._strata import shares_of
-from langchain_feedback.loop.cases import read_cases
+from langchain_feedback.loop.cases import import_cases, read_cases
 from langchain_feedback.loop.evaluation import evaluate
-from tests.unit_tests.loop.casekit import clicked, frozen
+from tests.unit_tests.loop.casekit import clicked, frozen, pool, question
 from tests.unit_tests.loop.kit import said
 
 CANDIDATES = 200
@@ -101,6 +102,72 @@ def test_of_200_simulated_rankers_the_gate_promotes_the_right_share_check3(
     assert least <= promoted <= most, f"{promoted:.1%} promoted"
 
 
+DOCUMENTS, EACH, EQUAL = 12, 30, 40
+
+
+def of_documents(number):
+    """The pool of a case, and the document that its right chunk is of."""
+    ranks = [rank for rank, count in BASE_RANKS.items() for _ in range(count)]
+    rank = random.Random(number).choice(ranks)
+    return pool(number, rank, SIZE, f"d{number % DOCUMENTS}.md"), rank
+
+
+@pytest.fixture(scope="module")
+def many():
+    """360 ordinary cases, 30 of each of 12 documents."""
+    found = {number: of_documents(number) for number in range(DOCUMENTS * EACH)}
+    rows = [
+        {"question": question(number), "relevant": [chunks[rank].id]}
+        for number, (chunks, rank) in found.items()
+    ]
+    pools = {question(number): chunks for number, (chunks, _) in found.items()}
+    with FeedbackStore("sqlite://") as opened:
+        import_cases(opened, rows, RunnableLambda(pools.__getitem__))
+        yield opened
+
+
+def vetoes(report):
+    return [one.name for one in report.strata if one.worse and one.name.startswith("source:")]
+
+
+def test_many_documents_are_not_many_chances_of_a_veto_check3(many):
+    cases = read_cases(many)
+    up, down = tuned(cases, np.full(len(cases), 1 / len(cases)), 0.0)
+    reports = [evaluate(many, Simulated(seed, up, down)) for seed in range(EQUAL)]
+    assert all(
+        sum(one.name.startswith("source:") for one in report.strata) == DOCUMENTS
+        for report in reports
+    )
+    # Some document of twelve looks worse by chance nearly every fourth time.
+    look_worse = sum(
+        any(one.p_worse <= 0.05 and one.name.startswith("source:") for one in report.strata)
+        for report in reports
+    )
+    assert look_worse >= 0.15 * EQUAL
+    assert sum(bool(vetoes(report)) for report in reports) <= 0.05 * EQUAL
+
+
+class Ruins(Simulated):
+    """Gains on all documents but some, of which it puts the right chunk down."""
+
+    ruined = ("d3.md",)
+
+    def score(self, text, candidates):
+        self.source = candidates.documents[0].metadata["source"]
+        return super().score(text, candidates)
+
+    def place(self, text, rank):
+        return SIZE - 1 if self.source in self.ruined else max(0, rank - 1)
+
+
+def test_documents_that_are_ruined_are_a_veto_among_many_check3(many):
+    ranker = Ruins(0, 0.0, 0.0)
+    report = evaluate(many, ranker)
+    assert (report.verdict, report.gain > 0, vetoes(report)) == ("reject", True, ["source:d3.md"])
+    ranker.ruined = ("d3.md", "d7.md", "d8.md")
+    assert vetoes(evaluate(many, ranker)) == [f"source:{name}" for name in ranker.ruined]
+
+
 class Shuffles:
     """Puts the first five in any order."""
 
@@ -114,7 +181,7 @@ def test_a_shuffle_gains_on_failures_alone_which_are_refused_and_is_rejected_che
     with FeedbackStore("sqlite://") as failures:
         # Their first chunks are wrong: that is why they failed.
         frozen(failures, 120, right=[1 + at % 4 for at in range(120)], stratum="failing")
-        with pytest.raises(EvaluationError, match="120 of 120 cases are failing"):
+        with pytest.raises(EvaluationError, match="All 120 cases are failing"):
             evaluate(failures, Shuffles())
         frozen(failures, 120, start=200, right=0)
         report = evaluate(failures, Shuffles())

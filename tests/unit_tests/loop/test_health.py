@@ -68,11 +68,11 @@ def test_days_above_zero_are_asked_for(memory, days):
 
 def test_closing_is_an_active_ranker_that_was_measured_to_gain(store):
     trained(store, "r1", at=NOW - 3 * DAY)
-    tried(store, "r1", "promote", at=NOW - 2 * DAY, gain=0.042, n=132)
+    run_id = tried(store, "r1", "promote", at=NOW - 2 * DAY, gain=0.042, n=132)
     assert health(store).why == (
         "Ranker #1 gains +4.2 points on 132 cases; `loop promote` makes it the active one."
     )
-    made_active(store, "r1", at=NOW - DAY)
+    made_active(store, "r1", by=run_id, at=NOW - DAY)
     found = health(store)
     assert found.verdict == "closing"
     assert found.why.startswith("The active ranker #1 gains +4.2 points on 132 cases")
@@ -80,12 +80,44 @@ def test_closing_is_an_active_ranker_that_was_measured_to_gain(store):
 
 def test_an_active_ranker_tried_against_itself_again_stays_measured(store):
     trained(store, "r1", at=NOW - 3 * DAY)
-    tried(store, "r1", "promote", at=NOW - 2 * DAY, gain=0.042)
-    made_active(store, "r1", at=NOW - 2 * DAY)
+    run_id = tried(store, "r1", "promote", at=NOW - 2 * DAY, gain=0.042)
+    made_active(store, "r1", by=run_id, at=NOW - 2 * DAY)
     tried(store, "r1", "reject", at=NOW - DAY, baseline="r1", gain=0.0)
     found = health(store)
     assert (found.verdict, found.rankers.rejected) == ("closing", 0)
     assert len(found.rankers.scores) == 2
+
+
+def test_closing_rests_on_the_evaluation_that_it_was_promoted_by_and_on_no_later_one(store):
+    for name in ("r1", "r2"):
+        trained(store, name, at=NOW - 5 * DAY)
+    run_id = tried(store, "r1", "promote", at=NOW - 4 * DAY, gain=0.042, n=132)
+    made_active(store, "r1", by=run_id, at=NOW - 3 * DAY)
+    tried(store, "r1", "reject", at=NOW - 2 * DAY, baseline="r2", gain=-0.02, n=150)
+    found = health(store)
+    assert found.verdict == "closing"
+    assert "gains +4.2 points on 132 cases" in found.why
+    made_active(store, "r2", by=tried(store, "r2", "reject", at=NOW - DAY), forced=True)
+    assert health(store).verdict == "collecting"
+    tried(store, "r2", "promote", baseline="r1", gain=0.5)  # whatever is measured afterwards
+    assert health(store).verdict == "collecting"
+    made_active(store, "r1", action="rollback")
+    found = health(store)
+    assert (found.verdict, found.rankers.versions[1].is_earned) == ("closing", True)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [("reject", {}), ("advice", {}), ("promote", {"forced": True}), ("promote", {"by": "gone"})],
+)
+def test_a_gain_that_did_not_pass_the_gate_closes_nothing(store, verdict, reason):
+    trained(store, "r1")
+    by = tried(store, "r1", verdict, gain=0.001, p=0.48)
+    made_active(store, "r1", **({"by": by} | reason))
+    found = health(store)
+    assert (found.verdict, found.why) == (
+        "collecting", "Ranker #1 is active, and no evaluation earned it that.",
+    )  # fmt: skip
 
 
 def test_a_ranker_that_was_forced_without_a_gain_closes_nothing(store):
@@ -94,7 +126,7 @@ def test_a_ranker_that_was_forced_without_a_gain_closes_nothing(store):
     made_active(store, "r1")
     found = health(store)
     assert (found.verdict, found.why) == (
-        "collecting", "Ranker #1 is active, and was not measured to gain anything.",
+        "collecting", "Ranker #1 is active, and no evaluation earned it that.",
     )  # fmt: skip
 
 
@@ -217,8 +249,8 @@ def test_signals_of_unknown_answers_are_stuck(store):
 
 def test_what_is_stuck_is_said_before_closing_and_the_nearest_to_the_source_first(memory):
     trained(memory, "r1", at=NOW - 3 * DAY)
-    tried(memory, "r1", "promote", at=NOW - 2 * DAY)
-    made_active(memory, "r1", at=NOW - DAY)
+    run_id = tried(memory, "r1", "promote", at=NOW - 2 * DAY)
+    made_active(memory, "r1", by=run_id, at=NOW - DAY)
     queued(memory, "old", at=NOW - 20 * DAY)
     ran(memory, state="failed")
     found = health(memory)
@@ -392,6 +424,25 @@ def test_correction_lag_runs_from_the_first_complaint_to_the_first_good_answer(s
     assert (found.failing, found.answered) == (4, 2)
     assert found.median_days == pytest.approx(3)  # of 4 and 2
     assert health(store, days=5).corrections.failing == 0
+
+
+def test_what_evaluations_are_answered_mends_nothing(store):
+    complaint = asked(store, "Mended?", ["a"], at=NOW - 10 * DAY)
+    said(store, complaint, "thumbs_down", actor="ann", at=NOW - 10 * DAY)
+    tried_out = asked(store, "Mended?", ["a"], at=NOW - 9 * DAY, traffic="eval", grounded=True,
+                      cited=["a"])  # fmt: skip
+    said(store, tried_out, "thumbs_up", actor="bot", at=NOW - 9 * DAY)
+    assert (health(store).corrections.failing, health(store).corrections.answered) == (1, 0)
+    asked(store, "Mended?", ["a"], at=NOW - 8 * DAY, grounded=True, cited=["a"])
+    assert health(store).corrections.median_days == pytest.approx(2)
+
+
+def test_runs_that_were_to_train_stand_against_rankers_that_were_trained(store):
+    for day, steps in ((40, ["train"]), (9, ["derive", "train"]), (5, ["mine"]), (2, ["train"])):
+        ran(store, at=NOW - day * DAY, asked=steps)
+    trained(store, "r1", at=NOW - 9 * DAY)
+    found = health(store)
+    assert (found.run.runs, found.run.trainings, found.rankers.trained) == (3, 2, 1)
 
 
 def test_owners_and_alarms_are_counted(store):

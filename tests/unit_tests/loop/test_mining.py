@@ -140,6 +140,27 @@ def test_ordinary_questions_have_places_kept_and_a_full_queue_takes_none(store):
     assert mine(store, queue=queue, limit=5, ordinary=4).added == 0
 
 
+def test_at_most_half_of_the_places_are_kept_for_what_went_well(store):
+    fine(store)
+    for number in range(9):
+        failing(store, f"Bad {number}?")
+    ordinary(store, 12)
+    queue = ReviewQueue(store, double=0)
+    assert mine(store, queue=queue, limit=8, ordinary=8).waiting == 8
+    assert len(drawn(queue)) == 4
+    assert {f"Bad {number}?" for number in range(9)} >= {
+        item.question for item in queue.items() if not item.snapshot.get("sampled")
+    }
+
+
+def test_where_nobody_complains_what_went_well_has_all_places(store):
+    ordinary(store, 12)
+    queue = ReviewQueue(store, double=0)
+    assert mine(store, queue=queue, limit=8, ordinary=8).waiting == 8
+    assert mine(store, queue=queue, limit=8, ordinary=8).added == 0
+    assert len(drawn(queue)) == 8
+
+
 def test_another_week_draws_others_and_none_that_was_looked_at(store):
     ordinary(store, 12)
     queue = ReviewQueue(store, double=0)

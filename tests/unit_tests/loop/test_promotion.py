@@ -18,13 +18,14 @@ from langchain_feedback.loop.promotion import (
     rolled_back,
     shadow,
 )
+from langchain_feedback.ranking.loading import load_ranker
 from langchain_feedback.store.eval_runs import newest_run
 from langchain_feedback.store.learning_schema import rankers
 from langchain_feedback.store.rankers import read_activations
 from langchain_feedback.store.transactions import reading, writing
-from tests.unit_tests.loop.casekit import UPSIDE_DOWN, frozen, pool, stored
+from tests.unit_tests.loop.casekit import BASE, UPSIDE_DOWN, clicked, frozen, pool, stored
 from tests.unit_tests.loop.kit import asked, said
-from tests.unit_tests.loop.test_evaluation import quick
+from tests.unit_tests.loop.test_evaluation import Puts, quick
 
 __all__ = ["quick"]
 
@@ -134,8 +135,8 @@ def test_people_may_force_it_and_the_row_says_so(cases):
     stored(cases, "untried")
     assert promote(cases, "untried", force=True).reason == {
         "forced": True,
-        "against": "Ranker 'untried' was not tried against ranker 'bad', which is active: "
-        "evaluate it first: langchain-feedback loop evaluate untried",
+        "against": "Ranker 'untried' was not tried against ranker 'bad', which is active, on the "
+        "newest cases: evaluate it first: langchain-feedback loop evaluate untried",
     }
     assert history(cases) == [("promote", "bad"), ("promote", "untried")]
 
@@ -233,7 +234,82 @@ def test_who_is_forgotten_promoted_nothing_by_name(quick):
     assert (row.actor, row.ranker_id) == (None, "a")
 
 
-def test_a_report_that_was_tampered_with_still_needs_the_right_names(cases):
-    report = evaluate(cases, stored(cases, "good"))
-    with pytest.raises(PromotionRefusedError):
-        promote(cases, "good", replace(report, baseline_id="x"))
+def test_of_a_report_that_was_tampered_with_the_stores_own_copy_counts(quick):
+    frozen(quick, 100, right=0)
+    report = evaluate(quick, stored(quick, "bad", UPSIDE_DOWN))
+    with pytest.raises(PromotionRefusedError, match="'reject'"):
+        promote(quick, "bad", replace(report, verdict="promote", gain=0.9))
+    done = promote(quick, "bad", replace(report, gain=0.9), force=True)
+    assert (done.reason["gain"], done.reason["verdict"]) == (report.gain, "reject")
+
+
+@pytest.mark.parametrize("run_id", [None, "gone"])
+def test_a_report_that_the_store_does_not_hold_proves_nothing(quick, run_id):
+    frozen(quick, 120, right=0)  # the base is perfect
+    record = stored(quick, "cand", BASE)
+    assert evaluate(quick, record).verdict == "reject"
+    worst = load_ranker("linear", stored(quick, "worst", UPSIDE_DOWN).artifact)
+    report = evaluate(quick, record, baseline=worst)
+    assert (report.verdict, report.run_id, report.baseline_id) == ("promote", None, None)
+    with pytest.raises(PromotionRefusedError, match="does not hold the report"):
+        promote(quick, "cand", replace(report, run_id=run_id))
+    assert history(quick) == []
+
+
+def test_another_namespaces_report_proves_nothing(quick):
+    frozen(quick, 100)
+    report = evaluate(quick, stored(quick, "good"))
+    other = quick.scoped("other")
+    stored(other, "other's", UPSIDE_DOWN)
+    with pytest.raises(PromotionRefusedError, match="does not hold the report"):
+        promote(other, "other's", replace(report, ranker_id="other's"))
+
+
+def test_an_older_set_or_another_depth_decides_nothing(quick):
+    frozen(quick, 120, right=4)
+    stored(quick, "cand", UPSIDE_DOWN)
+    early = evaluate(quick, "cand")
+    assert early.verdict == "promote"
+    frozen(quick, 200, start=500, right=0)
+    with pytest.raises(PromotionRefusedError, match="on version 1 of the cases at nDCG@10"):
+        promote(quick, "cand", early)
+    with pytest.raises(PromotionRefusedError, match="on the newest cases"):
+        promote(quick, "cand")
+    assert evaluate(quick, "cand").verdict == "reject"
+    old = evaluate(quick, "cand", version=1, now=early.at + timedelta(minutes=5))
+    deep = evaluate(quick, "cand", version=1, k=3)
+    assert (old.verdict, promotable(quick, "cand")) == ("promote", old.run_id)
+    with pytest.raises(PromotionRefusedError, match="'reject'"):
+        promote(quick, "cand")
+    for report in (old, deep):
+        with pytest.raises(PromotionRefusedError, match="evaluate it again"):
+            promote(quick, "cand", report)
+    assert history(quick) == []
+
+
+def test_a_newer_no_on_other_traffic_outweighs_the_report_that_is_given(quick):
+    frozen(quick, 50, stratum="failing")
+    frozen(quick, 60, start=50)
+    stored(quick, "cand")
+
+    def load(record):
+        return Puts(up=range(12), down=range(50, 54))
+
+    early = evaluate(quick, "cand", load=load)
+    assert (early.verdict, early.weights["failing"]) == ("promote", 0.5)
+    for number in range(200, 240):
+        clicked(quick, number)
+    late = evaluate(quick, "cand", load=load, now=early.at + timedelta(minutes=5))
+    assert (late.verdict, late.version) == ("reject", early.version)
+    with pytest.raises(PromotionRefusedError, match="same two says 'reject'"):
+        promote(quick, "cand", early)
+
+
+def test_at_another_depth_nobody_is_promoted(cases):
+    shallow = evaluate(cases, stored(cases, "good"), k=1)
+    assert shallow.verdict == "promote"
+    for report in (None, shallow):
+        with pytest.raises(PromotionRefusedError, match=r"newest cases|at nDCG@1;"):
+            promote(cases, "good", report)
+    evaluate(cases, "good")
+    assert promote(cases, "good").reason["run_id"] != shallow.run_id

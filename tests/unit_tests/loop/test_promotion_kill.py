@@ -277,7 +277,7 @@ def test_a_damaged_artifact_keeps_the_old_one_in_every_process_check5(url):
         rollback(store)
         assert searcher.waits_for(RIGHT)
     warned = searcher.closed()
-    assert warned.count("cannot be loaded, so the one before it goes on") == 1
+    assert warned.count("cannot be loaded, so it orders nothing") == 1
     assert "damaged" in warned
 
 

@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
 from langchain_feedback import FeedbackRetriever, new_trace_id, trace_id_of
+from langchain_feedback.documents import chunk_key
 from langchain_feedback.errors import StoreError, UnknownTraceError
 from langchain_feedback.graph import create_reliable_rag
 from langchain_feedback.loop.experiments import start_experiment, stop_experiment
@@ -21,6 +22,7 @@ from langchain_feedback.store.transactions import reading
 from langchain_feedback.traces import UNRECORDED_KEY, Retrieved
 from tests.fakes import ListRetriever
 from tests.unit_tests.retrievers.feedback_kit import (
+    MONEY,
     REFUND,
     AngleEmbeddings,
     chunks,
@@ -109,6 +111,45 @@ def test_a_chunk_under_another_id_in_the_other_index_is_the_same_chunk(store):
     renamed = [one.model_copy(update={"id": f"other-{one.id}"}) for one in chunks()]
     found = mix(store, *lists(b=renamed)).invoke(REFUND)
     assert shown(found) == [(f"c{at}", "both") for at in range(4)]
+
+
+def test_a_chunk_that_was_moved_is_the_same_chunk(store, caplog):
+    moved = [one.model_copy(update={"metadata": {"source": "new.md"}}) for one in chunks()]
+    found = mix(store, *lists(b=moved)).invoke(REFUND)
+    assert shown(found) == [(f"c{at}", "both") for at in range(4)]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("id_field", [None, "number"])
+def test_one_id_for_two_texts_is_two_chunks_and_said_once(store, caplog, id_field):
+    def index(name):
+        # As an index made anew that counts its chunks from 0.
+        return [Document(f"{name} {at}.", id=f"{at}", metadata={"number": at}) for at in range(4)]
+
+    retriever = mix(store, *lists(index("Old"), index("New")), id_field=id_field)
+    for _ in range(2):
+        found = retriever.invoke(REFUND, run(user_id="ann"))
+        teams = {one.page_content: marks(one)["team"] for one in found}
+        assert teams == {"Old 0.": "a", "Old 1.": "a", "New 0.": "b", "New 1.": "b"}
+    said = [one.getMessage() for one in caplog.records]
+    assert len(said) == 1
+    assert "the id '0' to different texts" in said[0]
+    # Each has its key wherever it is named.
+    record = store.trace(trace_id_of(found))
+    keys = [marks(one)["chunk_id"] for one in found]
+    assert [chunk_key(one, id_field) for one in found] == keys
+    assert [one.chunk_id for one in record.chunks if one.returned] == keys
+    assert len(record.chunks) == 8
+    new = next(one for one in found if one.page_content == "New 0.")
+    store.signal(trace_id_of(found), "source_click", target=new)
+    assert marks(new)["chunk_id"].startswith("sha256:")
+
+
+def test_an_index_that_counts_from_another_number_holds_the_same_chunks(store, caplog):
+    shifted = [one.model_copy(update={"id": f"c{at + 1}"}) for at, one in enumerate(chunks())]
+    found = mix(store, *lists(b=shifted)).invoke(REFUND)
+    assert shown(found) == [(f"c{at}", "both") for at in range(4)]
+    assert len(caplog.records) == 1
 
 
 def test_copies_of_a_chunk_are_shown_once(store):
@@ -220,6 +261,28 @@ def test_a_question_is_kept_with_its_vector_so_that_similar_ones_learn(store):
     store.rate(trace_id_of(found), 5, target=found[0])
     alike = store.evidence_for("When?", vector=[1.0, 0.0], min_similarity=0.9)
     assert [past.text for past in alike.questions] == [REFUND]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_where_a_answers_alone_the_vector_is_kept_too(store, way):
+    def broken(query):
+        msg = "no index"
+        raise RuntimeError(msg)
+
+    alone = mix(store, experiment="not-begun"), mix(store, b=RunnableLambda(broken))
+    for retriever, question in zip(alone, (REFUND, MONEY), strict=True):
+        call = getattr(retriever, way)(question, run(user_id="ann"))
+        found = await call if way == "ainvoke" else call
+        assert shown(found)[0] == ("c0", None)
+        store.rate(trace_id_of(found), 5, target=found[0])
+    alike = store.evidence_for("When?", vector=[1.0, 0.0], min_similarity=0.9)
+    assert {past.text for past in alike.questions} == {REFUND, MONEY}
+
+
+def test_what_is_not_kept_is_not_embedded(store, embeddings):
+    mix(store).invoke(REFUND, run(**{UNRECORDED_KEY: True}))
+    mix(store).invoke("  ")
+    assert embeddings.asked == []
 
 
 def test_a_second_search_of_a_trace_joins_it(store):
@@ -434,6 +497,70 @@ def test_an_empty_answer_of_a_feedback_retriever_keeps_its_trace(store):
     found = retriever.invoke(REFUND)
     assert found == []
     assert traces_in(store) == [trace_id_of(found)]
+
+
+@pytest.mark.parametrize("left", [[], [Document("Made anew.", id="new")]])
+async def test_a_chain_over_a_feedback_retriever_that_drops_its_marks_keeps_one_trace(store, left):
+    chain = wrap(store, chunks()) | RunnableLambda(lambda found: left)
+    retriever = mix(store, a=chain, experiment="later")
+    for way in ("invoke", "ainvoke"):
+        trace_id = new_trace_id()
+        call = getattr(retriever, way)(REFUND, run(feedback_trace_id=trace_id, user_id="ann"))
+        found = await call if way == "ainvoke" else call
+        assert (found, found.trace_id) == (left, trace_id)
+        assert len(store.trace(trace_id).chunks) == 6
+    assert len(traces_in(store)) == 2
+
+
+def test_a_chain_over_plain_retrievers_that_finds_nothing_is_recorded_here(store):
+    trace_id = new_trace_id()
+    retriever = mix(store, a=RunnableLambda(lambda question: []), experiment="later")
+    for attempt in (1, 2):
+        config = run(feedback_trace_id=trace_id, feedback_attempt=attempt)
+        assert trace_id_of(retriever.invoke(REFUND, config)) == trace_id
+    assert traces_in(store) == [trace_id]
+    assert set(store.trace(trace_id).searches) == {1, 2}
+
+
+def test_marks_of_another_program_are_none_of_ours(store):
+    odd = [Document("Text.", id="x", metadata={"feedback": {"trace_id": ["t"]}})]
+    found = mix(store, a=RunnableLambda(lambda question: odd), experiment="later").invoke(REFUND)
+    assert traces_in(store) == [trace_id_of(found)]
+
+
+def test_lists_are_mixed_until_it_has_its_questions(store):
+    begun = start_experiment(store, "e", horizon=3)
+    retriever = mix(store, experiment="e")
+
+    def mixed(actor):
+        found = retriever.invoke(REFUND, run(user_id=actor))
+        record = store.trace(trace_id_of(found))
+        is_mixed = "b" in {marks(one)["team"] for one in found}
+        assert record.experiment == (begun.experiment_id if is_mixed else None)
+        return is_mixed
+
+    # What a test asks is none of its questions.
+    retriever.invoke(REFUND, run(source="eval"))
+    assert [mixed(f"u{at}") for at in range(5)] == [True, True, True, False, False]
+    # Without one of them it waits for another.
+    store.forget("u1")
+    assert [mixed(f"v{at}") for at in range(2)] == [True, False]
+
+
+def test_a_copy_for_another_tenant_serves_that_tenants_experiments(store):
+    start_experiment(store, "e", horizon=100)
+    other = store.scoped("other")
+    mine = mix(store, experiment="e", poll_s=3600)
+    assert marks(mine.invoke(REFUND)[0])["team"] is not None
+    theirs = mine.model_copy(update={"store": other})
+    assert shown(theirs.invoke(REFUND)) == [(f"c{at}", None) for at in range(4)]
+    renamed = mine.model_copy(update={"experiment": "not-begun"})
+    assert shown(renamed.invoke(REFUND))[0] == ("c0", None)
+    # And what the copies read is not the original's.
+    assert marks(mine.invoke(REFUND)[0])["team"] is not None
+    start_experiment(other, "e", horizon=100)
+    fresh = mine.model_copy(update={"store": other})
+    assert marks(fresh.invoke(REFUND)[0])["team"] is not None
 
 
 def test_an_experiment_of_another_kind_mixes_nothing_and_says_so(store, caplog):

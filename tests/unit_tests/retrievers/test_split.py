@@ -121,6 +121,19 @@ def test_an_empty_answer_joins_it_too(store):
     assert labels(store) == {trace_id_of(found): ("ann", begun.experiment_id)}
 
 
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("actor", ["ann", None])
+async def test_a_chain_that_drops_all_sources_joins_it_once(store, way, actor):
+    begun = start_experiment(store, "e", "ab")
+    chains = [wrap(store, part) | RunnableLambda(lambda found: []) for part in (A, B)]
+    trace_id = new_trace_id()
+    metadata = {"feedback_trace_id": trace_id} | ({"user_id": actor} if actor else {})
+    call = getattr(split(store, *chains), way)(REFUND, run(**metadata))
+    found = await call if way == "ainvoke" else call
+    assert (found, trace_id_of(found)) == ([], trace_id)
+    assert labels(store) == {trace_id: (actor, begun.experiment_id)}
+
+
 def test_a_given_trace_id_is_kept_to_and_given_once(store):
     start_experiment(store, "e", "ab")
     retriever = split(store, wrap(store, A), wrap(store, B))
@@ -151,6 +164,26 @@ def test_before_and_after_everybody_gets_a(store, caplog):
     assert {side_of(retriever.invoke(REFUND, run(user_id=one))) for one in PEOPLE} == {"a"}
     assert Counter(bool(label) for _, label in labels(store).values()) == {False: 120, True: 60}
     assert "There is no experiment 'e'" in caplog.text
+
+
+def test_everybody_gets_a_once_it_has_its_questions(store):
+    start_experiment(store, "e", "ab", horizon=30)
+    retriever = split(store)
+    got = [side_of(retriever.invoke(REFUND, run(user_id=one))) for one in PEOPLE]
+    assert set(got[:30]) == {"a", "b"}
+    assert set(got[30:]) == {"a"}
+    assert Counter(bool(label) for _, label in labels(store).values()) == {True: 30, False: 30}
+
+
+def test_a_copy_for_another_tenant_serves_that_tenants_experiments(store):
+    start_experiment(store, "e", "ab")
+    mine = split(store, poll_s=3600)
+    got = {side_of(mine.invoke(REFUND, run(user_id=one))) for one in PEOPLE}
+    assert got == {"a", "b"}
+    theirs = mine.model_copy(update={"store": store.scoped("other")})
+    assert {side_of(theirs.invoke(REFUND, run(user_id=one))) for one in PEOPLE} == {"a"}
+    assert {theirs.arm({"user_id": one}) for one in PEOPLE} == {"a"}
+    assert {mine.arm({"user_id": one}) for one in PEOPLE} == {"a", "b"}
 
 
 def test_a_store_that_is_away_gives_everybody_a(tmp_path):

@@ -44,9 +44,10 @@ def filled(store, *, words="Why?"):
     for number, verdict in enumerate(("advice", "promote", "reject"), 1):
         at = now - (20 - number) * DAY
         trained(store, f"r{number}", at=at)
-        tried(store, f"r{number}", verdict, at=at, score=0.5 + number / 50,
-              reasons=[words], worst_drop=0.2)  # fmt: skip
-    made_active(store, "r2", at=now - DAY)
+        run_id = tried(store, f"r{number}", verdict, at=at, score=0.5 + number / 50,
+                       reasons=[words], worst_drop=0.2)  # fmt: skip
+        if verdict == "promote":
+            made_active(store, f"r{number}", by=run_id, at=now - DAY)
     ran(store, at=now - DAY)
     return store
 

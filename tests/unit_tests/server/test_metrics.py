@@ -118,6 +118,9 @@ def test_openmetrics_is_spoken_to_who_asks_for_it(memory):
         ("a-secret", None, HERE, 401),
         ("a-secret", "Bearer a-secret", THERE, 200),
         ("a-secret", "bearer  a-secret ", THERE, 200),
+        ("a-secret\n", "Bearer a-secret", THERE, 200),  # as a file has it
+        (" \n", None, HERE, 200),
+        (" \n", "Bearer ", THERE, 401),
         ("a-secret", "Bearer a-secre", THERE, 401),
         ("a-secret", "Bearer a-secret2", THERE, 401),
         ("a-secret", "Basic a-secret", THERE, 401),
@@ -135,7 +138,7 @@ def test_a_token_or_this_machine(memory, token, sent, address, status):
 
 
 def test_the_token_may_stand_in_the_environment_and_an_empty_one_is_none(memory, monkeypatch):
-    monkeypatch.setenv("LANGCHAIN_FEEDBACK_METRICS_TOKEN", "from-env")
+    monkeypatch.setenv("LANGCHAIN_FEEDBACK_METRICS_TOKEN", "from-env\n")
     client = client_of(create_app(memory), THERE)
     assert client.get("/metrics", headers={"authorization": "Bearer from-env"}).status_code == 200
     monkeypatch.setenv("LANGCHAIN_FEEDBACK_METRICS_TOKEN", "")

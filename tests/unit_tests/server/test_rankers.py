@@ -6,17 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from starlette.testclient import TestClient
 
+from langchain_feedback.loop.health import loop_health
 from langchain_feedback.loop.promotion import active_ranker, rollback
+from langchain_feedback.server import rankers
 from langchain_feedback.server.app import create_app
 from langchain_feedback.store.rankers import newest_activation, read_activations
 from langchain_feedback.store.transactions import reading, writing
-from tests.unit_tests.loop.health_kit import DAY, NOW, made_active, trained, tried
+from tests.unit_tests.loop.health_kit import DAY, NOW, frozen, made_active, trained, tried
 from tests.unit_tests.server.test_pages import signed_in
 
 
 @pytest.fixture
 def three(store):
     """The first was promoted, the second may be, the third was rejected."""
+    frozen(store, 1)  # the set that they were tried on
     for number in (1, 2, 3):
         trained(store, f"r{number}", at=NOW + number * DAY)
     tried(store, "r1", "promote", at=NOW + DAY)
@@ -93,6 +96,7 @@ def test_rolling_back_goes_one_step_and_says_where(three):
     reply = send(client, "rollback")
     assert (reply.status_code, len(history(three))) == (409, 4)
     assert "nothing to roll back" in reply.text
+    assert "all the same" not in reply.text
 
 
 def test_a_page_that_is_out_of_date_changes_nothing(three):
@@ -106,7 +110,23 @@ def test_a_page_that_is_out_of_date_changes_nothing(three):
     ):
         reply = client.post(f"/rankers/{path}", data=form | fields)
         assert (reply.status_code, "somebody was faster" in reply.text) == (409, True)
+        # One click more would have passed the gate by force, where a reload was all it needed.
+        assert "all the same" not in reply.text
     assert len(history(three)) == 2
+
+
+def test_what_is_promoted_while_a_page_is_made_makes_its_forms_out_of_date(three, monkeypatch):
+    def meanwhile(store):
+        monkeypatch.setattr(rankers, "loop_health", loop_health)
+        made_active(three, "r2", at=NOW + 5 * DAY)
+        return loop_health(store)
+
+    client = signed_in(create_app(three))
+    monkeypatch.setattr(rankers, "loop_health", meanwhile)
+    page = client.get("/rankers").text
+    assert "#2 orders the pools" in page
+    reply = client.post("/rankers/rollback", data=hidden(page))
+    assert (reply.status_code, active_id(three)) == (409, "r2")
 
 
 def test_two_clicks_at_once_roll_back_once(three):
