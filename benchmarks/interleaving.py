@@ -48,7 +48,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langchain_feedback.loop._exp_tests import preference
+from langchain_feedback.loop._experiments.tests_of import preference
 from langchain_feedback.ranking.interleave import coins, team_draft
 from langchain_feedback.ranking.linear import LinearRanker, TrainingGroup
 from langchain_feedback.ranking.views import Candidates

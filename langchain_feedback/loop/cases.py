@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from langchain_feedback.loop._case_drafts import credited, reviewed_drafts, sampled_drafts
-from langchain_feedback.loop._case_import import found_drafts
-from langchain_feedback.loop._case_split import CaseSplit
-from langchain_feedback.loop._strata import ORDINARY
+from langchain_feedback.loop._cases.drafts import credited, reviewed_drafts, sampled_drafts
+from langchain_feedback.loop._cases.importing import found_drafts
+from langchain_feedback.loop._cases.splits import CaseSplit
+from langchain_feedback.loop._gating.strata import ORDINARY
 from langchain_feedback.loop.labels import ReviewedQuestion, reviewed_questions
 from langchain_feedback.store import eval_cases
 from langchain_feedback.store.asking import read_asks

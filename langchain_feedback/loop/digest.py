@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from langchain_feedback.loop._job_report import LoopReport
+from langchain_feedback.loop._week.reports import LoopReport
 from langchain_feedback.loop.health import LoopHealth, loop_health
 from langchain_feedback.loop.staleness import open_alarms
 from langchain_feedback.loop.worst import worst_questions

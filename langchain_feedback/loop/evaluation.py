@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langchain_feedback.loop._case_count import counted_of
-from langchain_feedback.loop._case_split import learned_from
-from langchain_feedback.loop._gate import CHANCE, LEAST_CASES, Verdict, decide
-from langchain_feedback.loop._sign_flip import chance_of
-from langchain_feedback.loop._strata import Stratum, shares_of, strata_of, traffic
-from langchain_feedback.loop._trying import (
+from langchain_feedback.loop._cases.counting import counted_of
+from langchain_feedback.loop._cases.splits import learned_from
+from langchain_feedback.loop._gating.gate import CHANCE, LEAST_CASES, Verdict, decide
+from langchain_feedback.loop._gating.sign_flip import chance_of
+from langchain_feedback.loop._gating.strata import Stratum, shares_of, strata_of, traffic
+from langchain_feedback.loop._gating.trying import (
     Loader,
     Side,
     Tried,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from langchain_feedback.errors import ExperimentError, PeekError
-from langchain_feedback.loop._exp_outcomes import rates_so_far
-from langchain_feedback.loop._exp_report import (
+from langchain_feedback.loop._experiments.outcomes import rates_so_far
+from langchain_feedback.loop._experiments.reports import (
     Counted,
     ExperimentReport,
     Side,
@@ -17,7 +17,7 @@ from langchain_feedback.loop._exp_report import (
     report_of,
     said_of,
 )
-from langchain_feedback.loop._exp_size import Credit, Kind, needed_questions
+from langchain_feedback.loop._experiments.sizes import Credit, Kind, needed_questions
 from langchain_feedback.store.experiments import (
     ExperimentRecord,
     add_experiment,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from langchain_feedback.loop._health_mending import correction_health
-from langchain_feedback.loop._health_queue import QueueWeek, queue_health, queue_weeks, run_health
-from langchain_feedback.loop._health_rankers import rankers_health
-from langchain_feedback.loop._health_records import (
+from langchain_feedback.loop._health.mending import correction_health
+from langchain_feedback.loop._health.queue import QueueWeek, queue_health, queue_weeks, run_health
+from langchain_feedback.loop._health.rankers import rankers_health
+from langchain_feedback.loop._health.records import (
     CorrectionHealth,
     LoopHealth,
     QueueHealth,
@@ -23,9 +23,9 @@ from langchain_feedback.loop._health_records import (
     SignalHealth,
     WeekHealth,
 )
-from langchain_feedback.loop._health_signals import signal_health
-from langchain_feedback.loop._health_traffic import count_asks, count_weeks, rates_of
-from langchain_feedback.loop._health_verdict import Facts, verdict_of
+from langchain_feedback.loop._health.signals import signal_health
+from langchain_feedback.loop._health.traffic import count_asks, count_weeks, rates_of
+from langchain_feedback.loop._health.verdict import Facts, verdict_of
 from langchain_feedback.loop.judging import judged_items
 from langchain_feedback.store.reviewing.items import read_events
 from langchain_feedback.store.transactions import clock, reading

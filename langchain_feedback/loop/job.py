@@ -16,11 +16,11 @@ from langchain_feedback.errors import (
     PromotionRefusedError,
     StoreRejectedError,
 )
-from langchain_feedback.loop._job_lease import Lease, leased
-from langchain_feedback.loop._job_ranker import loader_of
-from langchain_feedback.loop._job_report import STEPS, LoopReport, Step, StepReport
-from langchain_feedback.loop._job_steps import DOING, NEEDS, Week
-from langchain_feedback.loop._trying import Loader
+from langchain_feedback.loop._gating.trying import Loader
+from langchain_feedback.loop._week.lease import Lease, leased
+from langchain_feedback.loop._week.ranker import loader_of
+from langchain_feedback.loop._week.reports import STEPS, LoopReport, Step, StepReport
+from langchain_feedback.loop._week.steps import DOING, NEEDS, Week
 from langchain_feedback.store.loop_runs import read_runs
 from langchain_feedback.store.transactions import clock, reading
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
-from langchain_feedback.loop._alike import alike_questions
-from langchain_feedback.loop._ordinary import DRAWN, draw_ordinary, first_items
+from langchain_feedback.loop._cases.ordinary import DRAWN, draw_ordinary, first_items
+from langchain_feedback.loop._triage.alike import alike_questions
 from langchain_feedback.loop.failures import Failure, classify_failures
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.loop.worst import WorstQuestion, rank_questions

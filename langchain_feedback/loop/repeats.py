@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from langchain_feedback.loop._resting import asks_between
+from langchain_feedback.loop._triage.resting import asks_between
 from langchain_feedback.ranking.kernels import Kernel, LinearKernel
 from langchain_feedback.store.asking import Ask
 from langchain_feedback.store.evidence import batched

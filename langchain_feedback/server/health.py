@@ -9,9 +9,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from langchain_feedback.loop.health import LoopHealth, ScorePoint, WeekHealth, loop_health
+from langchain_feedback.server.figures import day
 from langchain_feedback.server.plots import Plot, Series, draw, spark
 from langchain_feedback.server.site import page, reviewer_of, site_of
-from langchain_feedback.server.wording import RATES, day
+from langchain_feedback.server.wording import RATES
 
 __all__ = ["days_of", "health_routes", "score_plot", "tone_of"]
 

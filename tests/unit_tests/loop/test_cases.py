@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from sqlalchemy import select, update
 
 from langchain_feedback import FeedbackStore
-from langchain_feedback.loop._case_split import learned_from
+from langchain_feedback.loop._cases.splits import learned_from
 from langchain_feedback.loop.cases import freeze_cases, import_cases, read_cases
 from langchain_feedback.loop.labels import reviewed_questions
 from langchain_feedback.loop.mining import mine

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_feedback.loop._exp_tests import design_effect, preference, two_rates
+from langchain_feedback.loop._experiments.tests_of import design_effect, preference, two_rates
 from langchain_feedback.loop.experiments import needed_questions
 
 effects = st.floats(0.5, 20)

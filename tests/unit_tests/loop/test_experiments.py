@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_feedback import trace_id_of
 from langchain_feedback.errors import ExperimentError, PeekError
 from langchain_feedback.loop import experiments
-from langchain_feedback.loop._exp_tests import preference, two_rates
+from langchain_feedback.loop._experiments.tests_of import preference, two_rates
 from langchain_feedback.loop.experiments import (
     experiment_report,
     list_experiments,

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_feedback import FeedbackStore
 from langchain_feedback.errors import EvaluationError
-from langchain_feedback.loop._strata import shares_of
+from langchain_feedback.loop._gating.strata import shares_of
 from langchain_feedback.loop.cases import import_cases, read_cases
 from langchain_feedback.loop.evaluation import evaluate
 from tests.unit_tests.loop.casekit import clicked, frozen, pool, question

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from langchain_feedback import FeedbackStore
-from langchain_feedback.loop._health_verdict import Facts, verdict_of
+from langchain_feedback.loop._health.verdict import Facts, verdict_of
 from langchain_feedback.loop.health import loop_health
 from langchain_feedback.loop.judging import judge_accuracy
 from langchain_feedback.loop.staleness import open_alarms

@@ -6,7 +6,7 @@ import pytest
 
 from langchain_feedback import FeedbackStore
 from langchain_feedback.errors import StoreRejectedError
-from langchain_feedback.loop import _job_steps
+from langchain_feedback.loop._week import steps as _job_steps
 from langchain_feedback.loop.digest import week_as_markdown
 from langchain_feedback.loop.evaluation import evaluate, read_reports
 from langchain_feedback.loop.health import loop_health

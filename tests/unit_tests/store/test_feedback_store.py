@@ -32,7 +32,6 @@ from langchain_feedback.store import (
     evidence,
     incoming,
     learning_schema,
-    loop_schema,
     schema,
     tracing,
     voting,
