@@ -155,7 +155,7 @@ def test_every_value_is_drawn_inside_the_axes(values, from_zero, kind):
     assert low < middle < high
     known = [value for value in values if value is not None]
     # A millionth of the plot's height is less than a pixel.
-    slack = 1e-6 * max(high - low, *map(abs, known))
+    slack = 1e-6 * max([high - low, *map(abs, known)])
     assert all(low - slack <= value <= high + slack for value in known)
     root = parsed(plot.svg)
     assert root.get("viewBox") == f"0 0 {len(values) * 100} 100"
