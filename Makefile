@@ -14,7 +14,7 @@ demo: $(VENV)/.demo ## Answer questions from the shipped handbook, without a key
 	@$(RUN)/langchain-feedback demo
 
 test: $(VENV)/.dev ## Run all tests and every documented example
-	@$(RUN)/python -m pytest --numprocesses=2 --dist=loadfile
+	@$(RUN)/python -m pytest --numprocesses=3 --dist=loadfile
 
 lint: $(VENV)/.dev ## Check style, types and the layering of the packages
 	@$(RUN)/ruff check .
@@ -27,7 +27,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(RUN)/ruff format .
 
 notebooks: $(VENV)/.dev ## Run every notebook of the cookbook
-	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 cookbook
+	@$(RUN)/python -m pytest --numprocesses=2 --nbmake --nbmake-timeout=300 cookbook
 
 docs: $(VENV)/.docs ## Build the documentation into site/, and check its links
 	@$(RUN)/zensical build --strict --clean

@@ -1,5 +1,6 @@
 """`langchain-feedback loop train`, `evaluate`, `promote`, `rollback`, `shadow`: by hand."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,7 +49,7 @@ def _train(
     from langchain_feedback.loop.training import train_ranker  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
-        made = None if estimator is None else load(estimator)
+        made = None if estimator is None else load(estimator, "--estimator")
         record = train_ranker(store, estimator=made)
     if as_json:
         print_json({name: value for name, value in asdict(record).items() if name != "artifact"})
@@ -84,7 +85,7 @@ def _evaluate(  # noqa: PLR0917  each is an option
     from langchain_feedback.loop.promotion import active_ranker  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
-        ranker = ranker or _newest(store)
+        ranker = _named(store, ranker)
         active = active_ranker(store)
         if baseline is None:
             # Against itself, the active one would be rejected each time.
@@ -94,7 +95,7 @@ def _evaluate(  # noqa: PLR0917  each is an option
             ranker,
             baseline=None if baseline == "base" else baseline,
             version=version,
-            load=None if estimator is None else loader_of(load(estimator)),
+            load=None if estimator is None else loader_of(load(estimator, "--estimator")),
         )
     if as_json:
         print_json(asdict(report))
@@ -105,7 +106,12 @@ def _evaluate(  # noqa: PLR0917  each is an option
 
 
 def _promote(  # noqa: PLR0917  each is an option
-    to: Annotated[str | None, typer.Option(help="Which ranker; without it, the newest.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Which ranker: its id, how that begins, or its number; without it, the newest."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Although it did not pass the gate; that is kept.")
     ] = False,
@@ -118,7 +124,7 @@ def _promote(  # noqa: PLR0917  each is an option
     from langchain_feedback.loop.promotion import promote  # noqa: PLC0415
 
     _acted(
-        lambda store: promote(store, to or _newest(store), actor=name_of(by), force=force),
+        lambda store: promote(store, _named(store, to), actor=name_of(by), force=force),
         database, namespace, as_json,
     )  # fmt: skip
 
@@ -136,7 +142,12 @@ def _rollback(
 
 
 def _shadow(  # noqa: PLR0917  each is an option
-    to: Annotated[str | None, typer.Option(help="Which ranker; without it, the newest.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Which ranker: its id, how that begins, or its number; without it, the newest."
+        ),
+    ] = None,
     off: Annotated[bool, typer.Option("--off", help="None any more.")] = False,
     by: Actor = "",
     database: Database = DATABASE,
@@ -147,7 +158,7 @@ def _shadow(  # noqa: PLR0917  each is an option
     from langchain_feedback.loop.promotion import shadow  # noqa: PLC0415
 
     def act(store: "FeedbackStore") -> "Activation":
-        return shadow(store, None if off else to or _newest(store), actor=name_of(by))
+        return shadow(store, None if off else _named(store, to), actor=name_of(by))
 
     _acted(act, database, namespace, as_json)
 
@@ -158,6 +169,7 @@ def _acted(
     """Do it, and say what counts now."""
     with told(), opened(database, namespace) as store:
         done = act(store)
+        needed = _needs(store, done.ranker_id)
     if as_json:
         print_json(asdict(done))
         return
@@ -167,6 +179,10 @@ def _acted(
         return
     named = f"Ranker {done.ranker_id} orders" if done.ranker_id else "No ranker orders"
     say(f"{named} the pools now. Retrievers follow within 30 seconds.", "bold green")
+    if needed:
+        names = ", ".join(needed)
+        words = f"It needs features of your own: {names}. A retriever that lacks them in"
+        say(f"{words} ranker_features={{...}} keeps its order without it.", "yellow")
     if done.action == "promote":
         say("To take it back: langchain-feedback loop rollback", "dim")
 
@@ -198,16 +214,38 @@ def _show(report: "EvalReport") -> None:
         say(words, "dim")
 
 
-def _newest(store: "FeedbackStore") -> str:
+def _named(store: "FeedbackStore", given: str | None) -> str:
+    """Return the id of a ranker: the newest, one by its number, or by how its id begins."""
     from langchain_feedback.store.rankers import read_rankers  # noqa: PLC0415
     from langchain_feedback.store.transactions import reading  # noqa: PLC0415
 
     with reading(store) as connection:
-        found = read_rankers(connection, store.namespace)
+        found = [one.ranker_id for one in read_rankers(connection, store.namespace)]
     if not found:
         msg = "There is no ranker yet. Train one: langchain-feedback loop train"
         raise UnknownRankerError(msg)
-    return found[0].ranker_id
+    if given is None:
+        return found[0]
+    by_number = {str(number): one for number, one in enumerate(reversed(found), start=1)}
+    alike = [one for one in found if given and one.startswith(given)]
+    if given in found or (number := given.removeprefix("#")) not in by_number:
+        return alike[0] if len(alike) == 1 else given
+    return by_number[number]
+
+
+def _needs(store: "FeedbackStore", ranker_id: str | None) -> list[str]:
+    """Return the features of one's own that a ranker was trained with."""
+    from langchain_feedback.ranking.features import FEATURES  # noqa: PLC0415
+    from langchain_feedback.store.rankers import read_ranker  # noqa: PLC0415
+    from langchain_feedback.store.transactions import reading  # noqa: PLC0415
+
+    if ranker_id is None:
+        return []
+    with reading(store) as connection:
+        record = read_ranker(connection, store.namespace, ranker_id)
+    if record is None or record.kind != "linear":
+        return []
+    return [str(name) for name in json.loads(record.artifact)["features"][len(FEATURES) :]]
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -93,7 +93,7 @@ def run(  # noqa: PLR0917  each is an option
             done = run_loop(
                 store,
                 auto_promote=auto_promote,
-                estimator=None if estimator is None else load(estimator),
+                estimator=None if estimator is None else load(estimator, "--estimator"),
                 owners=owners_of(owners),
                 outbox=outbox,
                 days=days,

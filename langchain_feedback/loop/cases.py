@@ -101,6 +101,7 @@ def import_cases(
     retriever: "Runnable[str, Any]",
     *,
     stratum: str = ORDINARY,
+    fetch_k: int = 20,
     id_field: str | None = None,
     now: datetime | None = None,
 ) -> Frozen:
@@ -115,11 +116,13 @@ def import_cases(
         retriever: The base retriever, with its whole pool: not a `FeedbackRetriever`, whose
             order is no longer the base's.
         stratum: What kind of questions they are: `failing`, `ordinary` or one's own.
+        fetch_k: How many chunks a pool has, where the retriever takes an option `k`: as many
+            as the `FeedbackRetriever` asks for.
         id_field: The metadata field that holds a chunk's id, if any.
         now: When; None: at this moment.
 
     Raises:
-        ValueError: If a row lacks its question or its chunks.
+        ValueError: If a row lacks its question or its chunks, or it is a `FeedbackRetriever`.
 
     Example:
         >>> from langchain_core.documents import Document
@@ -131,7 +134,9 @@ def import_cases(
         >>> import_cases(store, rows, RunnableLambda(lambda question: chunks)).by_stratum
         {'ordinary': 1}
     """
-    found = found_drafts(store, rows, retriever, stratum=stratum, id_field=id_field)
+    found = found_drafts(
+        store, rows, retriever, stratum=stratum, fetch_k=fetch_k, id_field=id_field
+    )
     labels = [one for one in reviewed_questions(store) if one.right]
     with reading(store) as connection:
         at = now or clock(store, connection)

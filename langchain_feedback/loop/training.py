@@ -12,12 +12,13 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
-from langchain_feedback.errors import NotEnoughFeedbackError
+from langchain_feedback.errors import NotEnoughFeedbackError, RankerError
 from langchain_feedback.loop.labels import PoolChunk, ReviewedQuestion, reviewed_questions
 from langchain_feedback.loop.splitting import Splittable, question_sides
-from langchain_feedback.ranking.estimating import Estimator, LinearEstimator
+from langchain_feedback.ranking.estimating import Estimator, LinearEstimator, TrainedRanker
 from langchain_feedback.ranking.features import WordWeights
 from langchain_feedback.ranking.linear import TrainingGroup
+from langchain_feedback.ranking.views import Candidates
 from langchain_feedback.store.eval_cases import question_vectors
 from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.learning_schema import eval_cases
@@ -69,6 +70,7 @@ def train_ranker(
 
     Raises:
         NotEnoughFeedbackError: If fewer reviewed questions teach something than it needs.
+        RankerError: If what the estimator makes cannot order a pool, or cannot be kept.
     """
     estimator = estimator or LinearEstimator()
     taught = training_groups(store)
@@ -86,7 +88,7 @@ def train_ranker(
         texts = [] if known else _texts(connection, store.namespace)
     if known is not None:
         return known
-    artifact = estimator.fit(taught.groups, WordWeights.of(texts)).to_json()
+    artifact = _artifact(estimator.fit(taught.groups, WordWeights.of(texts)), taught.groups[0])
     with writing(store) as (connection, _):
         at = now or clock(store, connection)
         record = RankerRecord(
@@ -96,6 +98,25 @@ def train_ranker(
         add_ranker(connection, store.namespace, record)
         # Another process may have been faster.
         return read_ranker(connection, store.namespace, ranker_id) or record
+
+
+def _artifact(ranker: TrainedRanker, group: TrainingGroup) -> str:
+    """Return what is kept of a ranker that orders a pool as one must."""
+    name = type(ranker).__name__
+    try:
+        pool = Candidates(np.asarray(group.base_rank), group.documents)
+        scores = np.asarray(ranker.score(group.question, pool), dtype=np.float64)
+        artifact = ranker.to_json()
+    except (TypeError, AttributeError) as error:
+        msg = f"{name} is no ranker: it needs score(question, candidates) and to_json(): {error}"
+        raise RankerError(msg) from error
+    if scores.shape != (len(pool),) or not np.isfinite(scores).all():
+        msg = f"{name}.score must give one finite number for each of {len(pool)} candidates"
+        raise RankerError(msg)
+    if not isinstance(artifact, str):
+        msg = f"{name}.to_json must return a text, and gave {type(artifact).__name__}"
+        raise RankerError(msg)
+    return artifact
 
 
 def training_groups(store: "FeedbackStore") -> Taught:

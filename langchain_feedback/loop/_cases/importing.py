@@ -7,6 +7,8 @@ from langchain_core.documents import Document
 
 from langchain_feedback.documents import chunk_key, content_hash, unique_documents
 from langchain_feedback.ranking.features import title_of
+from langchain_feedback.retrievers._base_call import ask, takes
+from langchain_feedback.retrievers.feedback import FeedbackRetriever
 from langchain_feedback.store.chunks import take_snapshots
 from langchain_feedback.store.eval_cases import chunk_rows
 from langchain_feedback.store.eval_records import CaseChunk, CaseDraft, RightChunk
@@ -32,17 +34,24 @@ def found_drafts(
     retriever: "Runnable[str, Any]",
     *,
     stratum: str,
+    fetch_k: int,
     id_field: str | None = None,
 ) -> list[CaseDraft]:
     """Retrieve each question once, and make a case of it; see `import_cases`.
 
     Raises:
-        ValueError: If a row lacks its question or its chunks.
+        ValueError: If a row lacks its question or its chunks, or the retriever is no base.
     """
+    if isinstance(retriever, FeedbackRetriever):
+        msg = "Pass the base retriever: a FeedbackRetriever's order is no longer the base's."
+        raise ValueError(msg)  # noqa: TRY004  as for other values that do not fit
     asked = [_checked(number, row) for number, row in enumerate(rows, start=1)]
     config: Any = {"metadata": {UNRECORDED_KEY: True}}
+    # As a FeedbackRetriever asks for its pool; LangChain's own default are four.
+    options = {"k": fetch_k} if takes(retriever, "k") else {}
     pools = [
-        unique_documents(retriever.invoke(question, config), id_field) for question, _ in asked
+        unique_documents(ask(retriever, question, config, options), id_field)
+        for question, _ in asked
     ]
     cells = _kept(store, pools, id_field)
     with reading(store) as connection:

@@ -104,6 +104,7 @@ def run_health(
         failed=states["failed"],
         trainings=sum("train" in report.get("asked", ()) for report in reports),
         refused=_refused(reports or [json.loads(last.report)]),
+        broken=_broken(json.loads(last.report)) if last.state == "failed" else None,
     )
 
 
@@ -112,6 +113,11 @@ def _refused(reports: Sequence[Mapping[str, Any]]) -> str | None:
     steps = (step for report in reports for step in report.get("steps", ()))
     tried = next((step for step in steps if step["name"] == "evaluate"), None)
     return str(tried["words"]) if tried and "refused" in tried["facts"] else None
+
+
+def _broken(report: Mapping[str, Any]) -> str | None:
+    steps = (step for step in report.get("steps", ()) if step["state"] == "failed")
+    return next((f"{step['name']}: {step['words']}" for step in steps), None)
 
 
 def _left_by(item: Any, moment: datetime) -> bool:

@@ -1,10 +1,10 @@
 """What became of each trained ranker: tried, promoted, replaced, rolled back."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, case, func, select
 
 from langchain_feedback.loop._health.records import RankerHealth, RankersHealth, ScorePoint
 from langchain_feedback.store.eval_runs import EvalRun, read_runs
@@ -16,8 +16,12 @@ from langchain_feedback.store.rankers import (
     newest_activation,
     read_activations,
 )
+from langchain_feedback.store.schema import traces
 
 __all__ = ["rankers_health"]
+
+_FOLLOWED = timedelta(minutes=1)
+"""By then all processes have looked."""
 
 _TRIED = {"promote": "recommended", "reject": "rejected", "advice": "advice"}
 
@@ -42,6 +46,7 @@ def rankers_health(
     newest |= {active: earned} if earned else {}
     asked = _questions(connection, namespace, [run.worst_case for run in newest.values()])
     lately = [run for run in tried if run.at >= since]
+    asks = _asks_since(connection, namespace, activations[-1], now) if active else (0, 0)
     actions = [one.action for one in activations if one.at >= since]
     return RankersHealth(
         active=active,
@@ -64,7 +69,23 @@ def rankers_health(
         rejected=len({run.ranker_id for run in lately if run.verdict == "reject"}),
         rolled_back=actions.count("rollback"),
         cases=_cases(connection, namespace),
+        asked=asks[0],
+        ordered=asks[1],
     )
+
+
+def _asks_since(
+    connection: Connection, namespace: str, active: Activation, now: datetime
+) -> tuple[int, int]:
+    """Return how many questions people asked since, and how many of them it ordered."""
+    mine = (traces.c.namespace == namespace) & traces.c.traffic.is_(None)
+    # What is part of an experiment is ordered as that wants.
+    mine &= traces.c.experiment.is_(None)
+    mine &= (traces.c.created_at >= active.at + _FOLLOWED) & (traces.c.created_at <= now)
+    ordered = case((traces.c.ranker_id == active.ranker_id, 1), else_=0)
+    counted = select(func.count(), func.coalesce(func.sum(ordered), 0)).where(mine)
+    asked, by_it = connection.execute(counted).one()
+    return int(asked), int(by_it)
 
 
 class _Tried:

@@ -190,6 +190,11 @@ class RankersHealth:
     rolled_back: int
     cases: int
     """Cases that are frozen and not retired."""
+    asked: int
+    """Questions since the active one was made active; 0 where there is none."""
+    ordered: int
+    """Those of them whose pool it ordered: a process that cannot load it, or does not follow,
+    keeps the base's order."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,8 @@ class RunHealth:
     too few make none: `RankersHealth.trained` counts what came of them."""
     refused: str | None
     """Why the newest try of a ranker was refused; None: it was not."""
+    broken: str | None
+    """Of a run that failed: the first step that did, and what it said."""
 
 
 @dataclass(frozen=True)

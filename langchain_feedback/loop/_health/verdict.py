@@ -61,6 +61,8 @@ def _run_failed(facts: Facts) -> _Found:
     run = facts.run
     if run is None or run.state not in ("failed", "interrupted"):
         return None
+    if run.broken:
+        return "the last run failed", f"Its step {run.broken}"
     after = f"after the step {run.step}" if run.step else "in its first step"
     how = "failed" if run.state == "failed" else "was interrupted"
     return f"the last run {how}", f"It {how} {after}; `loop run` tries again."
@@ -125,6 +127,16 @@ def _no_gain(facts: Facts) -> _Found:
     return f"no gain in {_TRIES} rankers", why
 
 
+def _orders_nothing(facts: Facts) -> _Found:
+    rankers, active = facts.rankers, _active(facts.rankers)
+    if active is None or rankers.asked < _FEW_SIGNALS or rankers.ordered:
+        return None
+    return "the active ranker orders nothing", (
+        f"Ranker #{active.number} is active, and ordered none of {rankers.asked} questions since: "
+        'retrievers follow with ranker="active", and need its ranker_features; their log says why.'
+    )
+
+
 _STUCK: tuple[Callable[[Facts], _Found], ...] = (
     _run_failed,
     _no_run,
@@ -132,6 +144,7 @@ _STUCK: tuple[Callable[[Facts], _Found], ...] = (
     _signals_pending,
     _queue_grows,
     _not_reviewed,
+    _orders_nothing,
     _no_gain,
 )
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from langchain_feedback.loop._gating.trying import Loader
 from langchain_feedback.loop._week.reports import StepReport
 from langchain_feedback.loop.promotion import rolled_back
-from langchain_feedback.ranking.estimating import Estimator, LinearEstimator
+from langchain_feedback.ranking.estimating import Estimator
 from langchain_feedback.ranking.linear import Ranker
 from langchain_feedback.ranking.loading import load_ranker
 from langchain_feedback.store.eval_cases import newest_version
@@ -154,12 +154,19 @@ def _added(connection: Connection, namespace: str, version: int) -> int:
 
 
 def loader_of(estimator: Estimator | None) -> Loader | None:
-    """Return what loads an estimator's rankers; None: what loads the package's own."""
-    if not isinstance(estimator, LinearEstimator) or not estimator.extra_features:
+    """Return what loads an estimator's rankers; None: what loads the package's own.
+
+    An estimator of one's own has `load(artifact)` for that, beside what the protocol asks for.
+    """
+    own = getattr(estimator, "load", None)
+    features = getattr(estimator, "extra_features", None) or {}
+    if estimator is None or (own is None and not features):
         return None
 
     def load(record: RankerRecord) -> Ranker:
-        features = estimator.extra_features
+        if own is not None and record.kind == estimator.kind:
+            ranker: Ranker = own(record.artifact)
+            return ranker
         return load_ranker(record.kind, record.artifact, extra_features=features)
 
     return load

@@ -29,6 +29,9 @@ class Backwards:
         self.made = LinearEstimator().fit(groups, words)
         return self
 
+    def score(self, question, candidates):
+        return -self.made.score(question, candidates)
+
     def to_json(self):
         found = json.loads(self.made.to_json())
         found["weights"] = [-abs(one) for one in found["weights"]]
@@ -200,6 +203,31 @@ def test_by_hand_train_evaluate_promote_and_roll_back(loop):
         assert rolled_back(store) == {ranker}
     assert "nothing to roll back" in words_of(loop("rollback", code=2))
     assert "There is no ranker 'x'" in words_of(loop("promote", "--to", "x", code=2))
+    for name in ("#1", "1", ranker[:6]):  # as the pages, and people, call it
+        loop("promote", "--to", name, "--by", "ann", "--force")
+        loop("rollback", "--by", "ann")
+    assert "There is no ranker '#7'" in words_of(loop("promote", "--to", "#7", code=2))
+
+
+FEATURED = """
+from langchain_feedback.ranking.estimating import LinearEstimator
+
+
+def make():
+    long = lambda _, found: [len(str(one)) for one in found]
+    return LinearEstimator(extra_features={"long": long})
+"""
+
+
+def test_a_promotion_says_which_features_retrievers_need(loop, tmp_path):
+    (tmp_path / "featured_estimator.py").write_text(FEATURED)
+    loop("run", "--step", "freeze")
+    made = json.loads(loop("train", "--estimator", "featured_estimator:make", "--json"))
+    printed = words_of(loop("promote", "--to", made["ranker_id"], "--force", "--by", "ann"))
+    assert "It needs features of your own: long." in printed
+    assert "ranker_features={...}" in printed
+    wrong = words_of(loop("train", "--estimator", "nowhere:make", code=2))
+    assert "--estimator nowhere:make" in wrong
 
 
 def test_the_gate_fails_a_ranker_that_is_worse(loop, tmp_path):

@@ -177,20 +177,12 @@ class TestWhatHappensMeanwhile:
 
 
 class TestItDoesNotCloseByItself:
+    # A reviewer who is always wrong is in the notebook, which asserts it.
     def test_without_reviews_nothing_is_learned(self):
         run = run_four_weeks(FourWeeksSettings(reviewed=0, asks=20))
         assert run.health.verdict != "closing"
         assert run.health.rankers.active is None
         assert all(week.tried is None for week in run.weeks)
-
-    def test_what_a_reviewer_teaches_who_is_always_wrong_is_refused(self):
-        run = run_four_weeks(FourWeeksSettings(reviewer_errors=1.0))
-        tried = [week.tried for week in run.weeks if week.tried]
-        assert tried
-        assert all(one.gain < -0.1 and one.verdict == "reject" for one in tried)
-        assert not any(week.promoted for week in run.weeks)
-        assert run.health.verdict != "closing"
-        assert abs(run.weeks[-1].exam.ndcg - run.before.ndcg) < 0.02
 
 
 class TestTheSameAgain:

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from sqlalchemy import select, update
 
-from langchain_feedback import FeedbackStore
+from langchain_feedback import FeedbackRetriever, FeedbackStore
 from langchain_feedback.loop._cases.splits import learned_from
 from langchain_feedback.loop.cases import freeze_cases, import_cases, read_cases
 from langchain_feedback.loop.labels import reviewed_questions
@@ -452,6 +452,22 @@ def test_an_imported_question_is_retrieved_once_and_leaves_no_trace(quick):
         assert not connection.execute(select(traces)).all()
     again = import_cases(quick, rows, RunnableLambda(search))
     assert (again.version, again.added, again.by_stratum) == (1, 0, {"invoices": 1})
+
+
+def test_an_import_asks_for_a_whole_pool_and_takes_no_order_but_the_bases(quick):
+    asked_for = []
+
+    def search(text, k=4):
+        asked_for.append(k)
+        return pool(1)
+
+    rows = [{"question": question(1), "relevant": ["1-2"]}]
+    import_cases(quick, rows, RunnableLambda(search))
+    import_cases(quick, rows, RunnableLambda(search), fetch_k=50)
+    assert asked_for == [20, 50]
+    learned = FeedbackRetriever(base_retriever=RunnableLambda(search), store=quick)
+    with pytest.raises(ValueError, match="Pass the base retriever"):
+        import_cases(quick, rows, learned)
 
 
 def test_an_imported_question_like_a_taught_one_is_left_out_check3(quick):

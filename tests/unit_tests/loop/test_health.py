@@ -16,9 +16,10 @@ from langchain_feedback.loop.staleness import open_alarms
 from langchain_feedback.store.alarms import raise_alarm
 from langchain_feedback.store.asking import read_asks
 from langchain_feedback.store.inbox.events import Incoming
+from langchain_feedback.store.learning_schema import loop_runs
 from langchain_feedback.store.reviewing.items import read_events
 from langchain_feedback.store.reviewing.verdicts import add_event
-from langchain_feedback.store.schema import signals
+from langchain_feedback.store.schema import signals, traces
 from langchain_feedback.store.transactions import reading, writing
 from tests.unit_tests.loop.health_kit import (
     DAY,
@@ -215,6 +216,35 @@ def test_a_run_that_did_not_end_well_is_stuck(store, state, lease, verdict):
     assert (found.run.runs, found.run.failed) == (2, int(state == "failed"))
     if verdict != "collecting":
         assert "after the step mine" in found.why
+
+
+def test_the_step_that_failed_is_named_with_what_it_said(store):
+    steps = [
+        {"name": "derive", "state": "done", "words": "Nothing.", "facts": {}},
+        {"name": "evaluate", "state": "failed", "words": "It cannot be loaded.", "facts": {}},
+    ]
+    ran(store, at=NOW - HOUR, state="failed", step="digest")
+    with writing(store) as (connection, _):
+        connection.execute(update(loop_runs).values(report=json.dumps({"steps": steps})))
+    assert health(store).why == "Its step evaluate: It cannot be loaded."
+
+
+@pytest.mark.parametrize(("number", "by"), [(20, None), (19, None), (20, "r1")])
+def test_a_ranker_that_orders_nothing_closes_nothing(store, number, by):
+    trained(store, "r1", at=NOW - 3 * DAY)
+    run_id = tried(store, "r1", "promote", at=NOW - 2 * DAY)
+    made_active(store, "r1", by=run_id, at=NOW - DAY)
+    for at in range(number):
+        trace_id = asked(store, f"Question {at}?", ["a"], actor=f"u{at}", at=NOW - HOUR)
+        if by and not at:
+            with writing(store) as (connection, _):
+                this = update(traces).where(traces.c.trace_id == trace_id)
+                connection.execute(this.values(ranker_id=by))
+    found = health(store)
+    is_stuck = number == 20 and by is None
+    assert (found.verdict == "stuck: the active ranker orders nothing") == is_stuck
+    assert (found.rankers.asked, found.rankers.ordered) == (number, int(by is not None))
+    assert is_stuck == ("ordered none of 20 questions" in found.why)
 
 
 def test_a_schedule_that_is_gone_is_stuck_and_its_absence_is_not(store):

@@ -10,8 +10,9 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langchain_feedback import FeedbackStore
-from langchain_feedback.errors import ArtifactError, NotEnoughFeedbackError
+from langchain_feedback.errors import ArtifactError, NotEnoughFeedbackError, RankerError
 from langchain_feedback.loop.finding import find_traces
+from langchain_feedback.loop.job import loader_of
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.loop.training import train_ranker, training_groups
 from langchain_feedback.ranking.estimating import LinearEstimator
@@ -254,6 +255,44 @@ def test_any_estimator_fits_in(store):
         reviewed(store, number)
     record = train_ranker(store, estimator=Backwards())
     assert (record.kind, json.loads(record.artifact)) == ("backwards", {"way": "back"})
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "said"),
+    [
+        pytest.param("to_json", lambda self: {"way": "back"}, "must return a text", id="a dict"),
+        pytest.param("score", lambda self, question, pool: [1.0], "one finite number", id="one"),
+        pytest.param(
+            "score",
+            lambda self, question, pool: [len(one) for one in pool],
+            "is no ranker",
+            id="iterates",
+        ),
+    ],
+)
+def test_what_cannot_order_a_pool_is_not_kept(store, name, method, said):
+    for number in range(8):
+        reviewed(store, number)
+    broken = type("Broken", (Backwards,), {name: method})
+    with pytest.raises(RankerError, match=said):
+        train_ranker(store, estimator=broken())
+    assert rows(store, rankers) == []
+
+
+def test_an_estimators_own_load_reads_its_rankers_and_no_others(store):
+    class Loads(Backwards):
+        def load(self, artifact):
+            return json.loads(artifact)
+
+    for number in range(8):
+        reviewed(store, number)
+    mine = train_ranker(store, estimator=Loads())
+    linear = train_ranker(store, estimator=LinearEstimator(least=2))
+    load = loader_of(Loads())
+    assert load(mine) == {"way": "back"}
+    assert isinstance(load(linear), LinearRanker)
+    assert loader_of(LinearEstimator()) is None
+    assert loader_of(None) is None
 
 
 def test_an_estimator_that_fails_leaves_nothing(store):
