@@ -88,7 +88,7 @@ def train_ranker(
         texts = [] if known else _texts(connection, store.namespace)
     if known is not None:
         return known
-    artifact = _artifact(estimator.fit(taught.groups, WordWeights.of(texts)), taught.groups[0])
+    artifact = _artifact(estimator.fit(taught.groups, WordWeights.of(texts)), taught.groups)
     with writing(store) as (connection, _):
         at = now or clock(store, connection)
         record = RankerRecord(
@@ -100,19 +100,20 @@ def train_ranker(
         return read_ranker(connection, store.namespace, ranker_id) or record
 
 
-def _artifact(ranker: TrainedRanker, group: TrainingGroup) -> str:
+def _artifact(ranker: TrainedRanker, groups: Sequence[TrainingGroup]) -> str:
     """Return what is kept of a ranker that orders a pool as one must."""
     name = type(ranker).__name__
     try:
-        pool = Candidates(np.asarray(group.base_rank), group.documents)
-        scores = np.asarray(ranker.score(group.question, pool), dtype=np.float64)
+        for group in groups[:1]:
+            pool = Candidates(np.asarray(group.base_rank), group.documents)
+            scores = np.asarray(ranker.score(group.question, pool), dtype=np.float64)
+            if scores.shape != (len(pool),) or not np.isfinite(scores).all():
+                msg = f"{name}.score must give one finite number for each of {len(pool)} chunks"
+                raise RankerError(msg)
         artifact = ranker.to_json()
     except (TypeError, AttributeError) as error:
         msg = f"{name} is no ranker: it needs score(question, candidates) and to_json(): {error}"
         raise RankerError(msg) from error
-    if scores.shape != (len(pool),) or not np.isfinite(scores).all():
-        msg = f"{name}.score must give one finite number for each of {len(pool)} candidates"
-        raise RankerError(msg)
     if not isinstance(artifact, str):
         msg = f"{name}.to_json must return a text, and gave {type(artifact).__name__}"
         raise RankerError(msg)
