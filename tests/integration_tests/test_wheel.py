@@ -291,6 +291,18 @@ def test_server(extra: Any) -> None:
     assert extra("server").program(dedent(program)) == ["200 200"]
 
 
+def test_telemetry(extra: Any) -> None:
+    program = """
+        import prometheus_client
+        from langchain_feedback import FeedbackStore
+        from langchain_feedback.integrations.telemetry import instrument
+        store = instrument(FeedbackStore("sqlite://"))
+        store.record_trace("t", "How long?", [])
+        print(len(store.rate("t", 5)) > 0)
+    """
+    assert extra("telemetry").program(dedent(program)) == ["True"]
+
+
 def test_faiss(extra: Any) -> None:
     program = """
         from langchain_core.embeddings import DeterministicFakeEmbedding
