@@ -14,7 +14,7 @@ demo: $(VENV)/.demo ## Answer questions from the shipped handbook, without a key
 	@$(RUN)/langchain-feedback demo
 
 test: $(VENV)/.dev ## Run all tests and every documented example
-	@$(RUN)/python -m pytest --numprocesses=2 --dist=loadfile
+	@$(RUN)/python -m pytest --numprocesses=3 --dist=loadfile
 
 lint: $(VENV)/.dev ## Check style, types and the layering of the packages
 	@$(RUN)/ruff check .
@@ -27,7 +27,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(RUN)/ruff format .
 
 notebooks: $(VENV)/.dev ## Run every notebook of the cookbook
-	@$(RUN)/python -m pytest --nbmake --nbmake-timeout=300 cookbook
+	@$(RUN)/python -m pytest --numprocesses=2 --nbmake --nbmake-timeout=300 cookbook
 
 docs: $(VENV)/.docs ## Build the documentation into site/, and check its links
 	@$(RUN)/zensical build --strict --clean
@@ -40,10 +40,10 @@ models: $(VENV)/.dev ## Test with a real cross-encoder (110 MB)
 	@$(PIP) install --constraint constraints.txt onnxruntime==1.32.0 tokenizers==0.23.3
 	@$(RUN)/python -m pytest tests/unit_tests/judges/test_first_stage.py
 
-exports: $(VENV)/.dev ## Train one step on exports with sentence-transformers (PyTorch: 1 GB and more)
+exports: $(VENV)/.dev ## Train on exports and reviewed questions with sentence-transformers (PyTorch: 1 GB and more)
 	@$(PIP) install torch==2.13.0
 	@$(PIP) install "sentence-transformers[train]==6.2.*"
-	@$(RUN)/python -m pytest tests/unit_tests/loop/test_exports_read_back.py
+	@$(RUN)/python -m pytest tests/unit_tests/loop/test_exports_read_back.py tests/unit_tests/loop/test_cross_encoder.py
 
 bench: $(VENV)/.dev ## Run the benchmarks and print their tables
 	@$(PIP) install --constraint constraints.txt rapidfuzz==3.14.6

@@ -2,8 +2,8 @@
 
     python docs_build/screenshots.py
 
-It needs Chromium, Playwright and the extras `server` and `demo`; the pages are filled with a
-short history over the demo's handbook.
+It needs Chromium, Playwright and the extras `server` and `demo`. The pages of review are filled
+with a short history over the demo's handbook, those of health and rankers by the lab's weeks.
 """
 
 import sys
@@ -14,14 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import uvicorn
+from playwright.sync_api import Browser, Page, ViewportSize
 from sqlalchemy import select, update
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from langchain_feedback import FeedbackStore  # noqa: E402
+from langchain_feedback.demo.four_weeks import run_four_weeks  # noqa: E402
 from langchain_feedback.demo.handbook import handbook_documents  # noqa: E402
 from langchain_feedback.loop.corrections import Corrections  # noqa: E402
 from langchain_feedback.loop.mining import mine  # noqa: E402
@@ -34,7 +37,13 @@ from langchain_feedback.store.transactions import writing  # noqa: E402
 from tests.chromium import chromium  # noqa: E402
 
 ASSETS = ROOT / "docs" / "assets"
-WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 400, "height": 860}
+Scheme: TypeAlias = Literal["light", "dark"]
+WIDE, PHONE = ViewportSize(width=1280, height=860), ViewportSize(width=400, height=860)
+LOOKS: tuple[tuple[str, ViewportSize, Scheme], ...] = (
+    ("", WIDE, "light"), ("-dark", WIDE, "dark"), ("-phone", PHONE, "light"),
+)  # fmt: skip
+PAGES = ("queue", "clusters", "sources", "corrections")
+LEARNED = ("health", "rankers")
 BOOK = {document.id: document for document in handbook_documents()}
 OWNERS = Owners([(Owner("Billing"), ["*refund*"])], default=Owner("Docs team"))
 QUESTIONS = {
@@ -104,29 +113,47 @@ def served(store: FeedbackStore) -> Iterator[str]:
         thread.join()
 
 
-def main() -> None:
-    """Write the pictures."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        FeedbackStore(f"sqlite:///{folder}/feedback.db") as store,
-        chromium() as browser,
-    ):
+def signed_in(browser: Browser, url: str, viewport: ViewportSize, scheme: Scheme) -> Page:
+    """Return a page whose visitor gave his name."""
+    page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
+    page.goto(f"{url}/login")
+    page.fill("#name", "Ann")
+    page.click("text=Begin")
+    page.wait_for_url("**/queue*")
+    return page
+
+
+def review_pictures(browser: Browser, folder: Path) -> None:
+    """Take the pictures of review."""
+    with FeedbackStore(f"sqlite:///{folder / 'feedback.db'}") as store:
         history(store)
         with served(store) as url:
-            for name, viewport, scheme in (
-                ("", WIDE, "light"), ("-dark", WIDE, "dark"), ("-phone", PHONE, "light"),
-            ):  # fmt: skip
-                context = browser.new_context(viewport=viewport, color_scheme=scheme)
-                page = context.new_page()
-                page.goto(f"{url}/login")
-                page.fill("#name", "Ann")
-                page.click("text=Begin")
-                page.wait_for_url("**/queue*")
-                pages = ("queue", "clusters", "sources", "corrections") if not name else ("queue",)
-                for shown in pages:
+            for name, viewport, scheme in LOOKS:
+                page = signed_in(browser, url, viewport, scheme)
+                for shown in PAGES if not name else PAGES[:1]:
                     page.goto(f"{url}/{shown}")
                     page.screenshot(path=ASSETS / f"review-{shown}{name}.png")
-                context.close()
+                page.context.close()
+
+
+def learned_pictures(browser: Browser, folder: Path) -> None:
+    """Take the pictures of what four weeks of the lab taught."""
+    database = folder / "weeks.db"
+    run_four_weeks(database=database)
+    with FeedbackStore(f"sqlite:///{database}") as store, served(store) as url:
+        for name, viewport, scheme in LOOKS:
+            page = signed_in(browser, url, viewport, scheme)
+            for shown in LEARNED if not name else LEARNED[:1]:
+                page.goto(f"{url}/{shown}")
+                page.screenshot(path=ASSETS / f"{shown}{name}.png", full_page=viewport is WIDE)
+            page.context.close()
+
+
+def main() -> None:
+    """Write the pictures."""
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        review_pictures(browser, Path(folder))
+        learned_pictures(browser, Path(folder))
 
 
 if __name__ == "__main__":

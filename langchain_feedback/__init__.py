@@ -16,31 +16,39 @@ if TYPE_CHECKING:
     from langchain_feedback.judges.verifying import LLMVerifier
     from langchain_feedback.nodes.keys import StateKeys
     from langchain_feedback.quotes.locate import locate_quote
+    from langchain_feedback.ranking.linear import LinearRanker
     from langchain_feedback.ranking.policies import (
         AverageRating,
         KernelBelief,
         RankingPolicy,
         WilsonFusion,
     )
+    from langchain_feedback.retrievers.cosine import CosineFeature
     from langchain_feedback.retrievers.dartboard import DartboardCompressor, DartboardRetriever
     from langchain_feedback.retrievers.feedback import FeedbackRetriever
+    from langchain_feedback.retrievers.interleaved import InterleavedRetriever
+    from langchain_feedback.retrievers.split import SplitRetriever
     from langchain_feedback.store.feedback_store import FeedbackStore
     from langchain_feedback.tokens import FeedbackTokens
     from langchain_feedback.traces import new_trace_id, trace_id_of
 
 __all__ = [
     "AverageRating",
+    "CosineFeature",
     "DartboardCompressor",
     "DartboardRetriever",
     "FeedbackRetriever",
     "FeedbackStore",
     "FeedbackTokens",
+    "InterleavedRetriever",
     "KernelBelief",
     "LLMDocumentGrader",
     "LLMGroundednessChecker",
     "LLMHighlighter",
     "LLMVerifier",
+    "LinearRanker",
     "RankingPolicy",
+    "SplitRetriever",
     "StateKeys",
     "WilsonFusion",
     "create_reliable_rag",
@@ -53,17 +61,21 @@ __all__ = [
 
 _HOMES = {
     "AverageRating": "ranking.policies",
+    "CosineFeature": "retrievers.cosine",
     "DartboardCompressor": "retrievers.dartboard",
     "DartboardRetriever": "retrievers.dartboard",
     "FeedbackRetriever": "retrievers.feedback",
     "FeedbackStore": "store.feedback_store",
     "FeedbackTokens": "tokens",
+    "InterleavedRetriever": "retrievers.interleaved",
     "KernelBelief": "ranking.policies",
     "LLMDocumentGrader": "judges.grading",
     "LLMGroundednessChecker": "judges.groundedness",
     "LLMHighlighter": "judges.highlighting",
     "LLMVerifier": "judges.verifying",
+    "LinearRanker": "ranking.linear",
     "RankingPolicy": "ranking.policies",
+    "SplitRetriever": "retrievers.split",
     "StateKeys": "nodes.keys",
     "WilsonFusion": "ranking.policies",
     "create_reliable_rag": "graph",

@@ -148,10 +148,14 @@ class Claims:
 
         None also where no search of this process was.
         """
-        with self._lock:
-            held = self._held.get(trace_id)
+        held = self.holder(trace_id)
         searched = held is not None and held.attempt != RESERVED and held.query == query
         return held.question if held and searched else None
+
+    def holder(self, trace_id: str) -> Claim | None:
+        """Return the retrieval that has an id, where this process knows it."""
+        with self._lock:
+            return self._held.get(trace_id)
 
     def release(self, claim: Claim) -> None:
         """Give an id back: its retrieval failed, and may be tried again."""

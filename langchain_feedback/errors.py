@@ -15,6 +15,7 @@ __all__ = [
     "MissingKeyError",
     "NoTextError",
     "NotEnoughFeedbackError",
+    "OutdatedError",
     "PeekError",
     "PromotionRefusedError",
     "RankerError",
@@ -147,6 +148,10 @@ class ArtifactError(RankerError, ValueError):
 
 class PromotionRefusedError(RankerError):
     """A ranker did not earn its promotion; the message says what is missing."""
+
+
+class OutdatedError(PromotionRefusedError):
+    """Another ranker was made active since; nothing speaks against it but that: look again."""
 
 
 class UnknownRankerError(RankerError, LookupError):

@@ -9,7 +9,10 @@ from urllib.parse import urlencode
 import typer
 from rich.console import Console
 
+from langchain_feedback.cli.loop_experiments import app as experiment_app
+from langchain_feedback.cli.loop_learning import COMMANDS
 from langchain_feedback.cli.loop_owners import deliver, retest
+from langchain_feedback.cli.loop_running import run
 from langchain_feedback.cli.loop_shared import (
     DATABASE,
     Database,
@@ -25,6 +28,7 @@ from langchain_feedback.cli.loop_shared import (
     say,
     told,
 )
+from langchain_feedback.cli.loop_status import status
 from langchain_feedback.tokens import FeedbackTokens
 
 __all__ = ["app"]
@@ -201,6 +205,11 @@ def export(  # noqa: PLR0917  each is an option
         say(f"{done.left_out} questions have nothing to say in this form.", "dim")
 
 
+app.command()(run)
+app.command()(status)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+app.add_typer(experiment_app, name="experiment")
 app.command()(deliver)
 app.command()(retest)
 

@@ -1,6 +1,7 @@
 """What the commands of the loop share: the store they open, and how they print."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -105,7 +106,7 @@ def owners_of(path: Path | None) -> Owners | None:
     return None if path is None else Owners.from_toml(path)
 
 
-def load(path: str) -> Any:
+def load(path: str, option: str = "--app") -> Any:
     """Make what `module:factory` names; a module of the working folder will do.
 
     Raises:
@@ -113,13 +114,13 @@ def load(path: str) -> Any:
     """
     module, _, factory = path.partition(":")
     if not module or not factory:
-        msg = f"--app is module:factory, such as my_app:make_graph; got {path!r}"
+        msg = f"{option} is module:factory, such as my_app:make; got {path!r}"
         raise ValueError(msg)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         named = getattr(import_module(module), factory)
     except (ImportError, AttributeError) as error:
-        msg = f"--app {path}: {error}"
+        msg = f"{option} {path}: {error}"
         raise ValueError(msg) from error
     # A compiled graph or a retriever is there already; a function makes one.
     is_made = hasattr(named, "invoke") or not callable(named)
@@ -166,4 +167,5 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str
 
 
 def _is_figure(value: Any) -> bool:
-    return isinstance(value, str) and value.rstrip("%").replace(".", "", 1).isdecimal()
+    # What is not known is an empty cell between figures.
+    return isinstance(value, str) and re.fullmatch(r"([+-]?\d+(\.\d+)?%?)?", value) is not None

@@ -29,7 +29,7 @@ from sqlalchemy import Connection, select
 
 from langchain_feedback.integrations._ubi_import import Importer, Problem
 from langchain_feedback.integrations._ubi_lines import ACTIONS, event_lines, query_line
-from langchain_feedback.loop._export_files import as_line, write_folder
+from langchain_feedback.loop._exporting.files import as_line, write_folder
 from langchain_feedback.signals import signal_kind
 from langchain_feedback.store.asking import Ask, read_asks
 from langchain_feedback.store.feedback_store import FeedbackStore

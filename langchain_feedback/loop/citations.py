@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select
 
-from langchain_feedback.loop._resting import asks_between
+from langchain_feedback.loop._triage.resting import asks_between
 from langchain_feedback.signals import click_weight
 from langchain_feedback.store.asking import Ask
 from langchain_feedback.store.evidence import batched

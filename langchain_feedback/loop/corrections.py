@@ -13,8 +13,12 @@ from langchain_core.documents import Document
 from sqlalchemy import Connection
 
 from langchain_feedback.errors import LangChainFeedbackError, UnknownItemError
-from langchain_feedback.loop._fixed import why_fixed
-from langchain_feedback.loop._opening import about_correction, about_missing, open_correction
+from langchain_feedback.loop._mending.fixed import why_fixed
+from langchain_feedback.loop._mending.opening import (
+    about_correction,
+    about_missing,
+    open_correction,
+)
 from langchain_feedback.loop.owners import Owners
 from langchain_feedback.store.owner_items import (
     OWNER_STATES,

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, Row, select
 
-from langchain_feedback.loop._rules import Vector, contradicts, is_regenerated, is_rephrased
+from langchain_feedback.loop._deriving.rules import (
+    Vector,
+    contradicts,
+    is_regenerated,
+    is_rephrased,
+)
 from langchain_feedback.signals import signal_kind
 from langchain_feedback.store.asking import Ask, read_asks
 from langchain_feedback.store.evidence import batched

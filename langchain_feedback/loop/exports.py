@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import UUID
 
-from langchain_feedback.loop import _export_training as training
-from langchain_feedback.loop._export_argilla import argilla_files
-from langchain_feedback.loop._export_beir import beir_files
-from langchain_feedback.loop._export_files import as_line, write_file, write_folder
-from langchain_feedback.loop._export_labels import Labeled, labeled
-from langchain_feedback.loop._export_langsmith import send_examples
-from langchain_feedback.loop._export_training import Negatives
+from langchain_feedback.loop._exporting import training
+from langchain_feedback.loop._exporting.argilla import argilla_files
+from langchain_feedback.loop._exporting.beir import beir_files
+from langchain_feedback.loop._exporting.files import as_line, write_file, write_folder
+from langchain_feedback.loop._exporting.labels import Labeled, labeled
+from langchain_feedback.loop._exporting.langsmith import send_examples
+from langchain_feedback.loop._exporting.training import Negatives
 from langchain_feedback.loop.labels import reviewed_questions
 
 if TYPE_CHECKING:

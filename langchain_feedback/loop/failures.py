@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from langchain_feedback.documents import chunk_key
 from langchain_feedback.errors import UnknownTraceError
 from langchain_feedback.judges.offline import LexicalGrader
-from langchain_feedback.loop._failure_facts import facts_of
-from langchain_feedback.loop._failure_rules import Case, FailureClass
+from langchain_feedback.loop._triage.failure_facts import facts_of
+from langchain_feedback.loop._triage.failure_rules import Case, FailureClass
 from langchain_feedback.store.asking import Ask, read_asks
 from langchain_feedback.store.transactions import clock, reading
 

@@ -1,5 +1,6 @@
 """From signals to items: what is worth a reviewer's look."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
+from langchain_feedback.loop._cases.ordinary import DRAWN, draw_ordinary, first_items
+from langchain_feedback.loop._triage.alike import alike_questions
 from langchain_feedback.loop.failures import Failure, classify_failures
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.loop.worst import WorstQuestion, rank_questions
@@ -34,6 +37,7 @@ __all__ = ["Mined", "mine"]
 
 _BURSTS_FIRST = 1e6
 _LOST = 0.25
+_LAST = 0.0
 _WORDS = 5
 
 
@@ -53,6 +57,7 @@ def mine(
     *,
     days: float = 7,
     limit: int = 40,
+    ordinary: int = 0,
     now: datetime | None = None,
     fallback: "Runnable[str, Any] | None" = None,
     queue: ReviewQueue | None = None,
@@ -61,13 +66,17 @@ def mine(
 
     Bursts that were held come first, then the worst questions (see `worst_questions`), each
     with its newest bad answer, then questions for which nothing was found, the most asked
-    first. An item holds all that a reviewer sees, and outlives the trace.
+    first, one of those that want the same document (see `missing_documents`). Last come some
+    drawn by chance from what went well (see `draw_ordinary`): a ranker must be tried on those,
+    too. An item holds all that a reviewer sees, and outlives the trace.
 
     Args:
         store: Where, and whose namespace.
         days: How far back.
         limit: The most items that may wait: where the queue is full, nothing is added but
             bursts. 40 take a reviewer half an hour.
+        ordinary: How many of them are for what went well. Places are kept for them, but half of
+            them at most: complaints come first.
         now: When; None: at this moment.
         fallback: See `classify_failures`.
         queue: Where to; None: a `ReviewQueue` with its defaults.
@@ -79,45 +88,66 @@ def mine(
         asks = read_asks(connection, store.namespace, since=since, until=now)
         waiting = count_items(connection, store.namespace, "open")
         seen = seen_until(connection, store.namespace)
+        made = first_items(connection, store.namespace)
         held = read_bursts(connection, store.namespace)
         bursts = [_of_burst(connection, store.namespace, one) for one in held]
-    chosen, reasons = _chosen(asks)
-    known = [ask for ask in chosen if is_seen(seen, ask.question_id, ask.created_at)]
-    chosen = [ask for ask in chosen if ask not in known]
-    failures = classify_failures(store, chosen, fallback=fallback)
+        chosen, reasons, alike = _chosen(connection, asks)
+    drawn = draw_ordinary(asks, chosen, made, ordinary, now or datetime.now(UTC))
+
+    def is_known(ask: Ask) -> bool:
+        same = alike.get(ask.trace_id, [ask])
+        return any(is_seen(seen, one.question_id, one.created_at) for one in same)
+
+    worst, fine = ([ask for ask in some if not is_known(ask)] for some in (chosen, drawn))
+    failures = classify_failures(store, worst, fallback=fallback)
     added = queue.add(bursts, now=now)
     found = 0
-    for ask, failure in zip(chosen, failures, strict=True):
-        if waiting + added >= limit:
-            break
+    # What went well has its places kept: complaints alone would fill them all.
+    for_worst = limit - min(len(fine), limit // 2)
+    for at, ask in enumerate([*worst, *fine]):
+        if waiting + added >= (for_worst if at < len(worst) else limit):
+            continue
+        failure = failures[at] if at < len(worst) else None
+        priority, why = reasons.get(ask.trace_id, (_LAST, (DRAWN,)))
         with reading(store) as connection:
-            snapshot = _snapshot(connection, store.namespace, ask, failure, reasons[ask.trace_id])
-        priority = reasons[ask.trace_id][0]
+            snapshot = _snapshot(connection, store.namespace, ask, failure, why)
         added += queue.add([_candidate(ask, failure, priority, snapshot)], now=now)
         found += 1
-    return Mined(added, len(bursts) + found + len(known) - added, waiting + added)
+    known = len(chosen) + len(drawn) - len(worst) - len(fine)
+    return Mined(added, len(bursts) + found + known - added, waiting + added)
 
 
 Reason = tuple[float, tuple[str, ...]]
 
 
-def _chosen(asks: Sequence[Ask]) -> tuple[list[Ask], dict[str, Reason]]:
-    """Return the answers to look at, most urgent first, and why."""
+def _chosen(
+    connection: Connection, asks: Sequence[Ask]
+) -> tuple[list[Ask], dict[str, Reason], dict[str, list[Ask]]]:
+    """Return the answers to look at, most urgent first, why, and which others each stands for.
+
+    Of questions that found nothing and want the same document one is looked at: twenty
+    wordings of it would fill a reviewer's hour.
+    """
     by_id = {ask.trace_id: ask for ask in asks}
     reasons: dict[str, Reason] = {}
     for worst in rank_questions(asks):
         reasons[worst.trace_ids[0]] = (worst.score, (_of_worst(worst),))
     taken = {by_id[trace_id].question_id for trace_id in reasons}
-    lost: dict[int, list[Ask]] = {}
-    for ask in asks:
-        if ask.found_nothing and ask.question_id not in taken:
-            lost.setdefault(ask.question_id, []).append(ask)
-    for same in lost.values():
-        times = "once" if len(same) == 1 else f"{len(same)} times"
-        words = f"Asked {times}, and nothing was there to answer from."
-        reasons[same[-1].trace_id] = (_LOST * len(same), (words,))
+    lost = [ask for ask in asks if ask.found_nothing and ask.question_id not in taken]
+    alike: dict[str, list[Ask]] = {}
+    for same in alike_questions(connection, asks, lost):
+        times = Counter(ask.question_id for ask in same)
+        shown = max(same, key=lambda ask: (times[ask.question_id], ask.created_at))
+        reasons[shown.trace_id] = (_LOST * len(same), (_of_lost(len(same), len(times)),))
+        alike[shown.trace_id] = same
     ordered = sorted(reasons, key=lambda trace_id: -reasons[trace_id][0])
-    return [by_id[trace_id] for trace_id in ordered], reasons
+    return [by_id[trace_id] for trace_id in ordered], reasons, alike
+
+
+def _of_lost(asks: int, wordings: int) -> str:
+    times = "once" if asks == 1 else f"{asks} times"
+    in_words = f", in {wordings} wordings" if wordings > 1 else ""
+    return f"Asked {times}{in_words}, and nothing was there to answer from."
 
 
 def _of_worst(worst: WorstQuestion) -> str:
@@ -127,7 +157,9 @@ def _of_worst(worst: WorstQuestion) -> str:
     return f"Asked {times}; {people} that it went wrong ({kinds})."
 
 
-def _candidate(ask: Ask, failure: Failure, priority: float, snapshot: dict[str, Any]) -> Candidate:
+def _candidate(
+    ask: Ask, failure: Failure | None, priority: float, snapshot: dict[str, Any]
+) -> Candidate:
     return Candidate(
         kind="answer",
         question=ask.question,
@@ -135,8 +167,8 @@ def _candidate(ask: Ask, failure: Failure, priority: float, snapshot: dict[str, 
         snapshot=snapshot,
         question_id=ask.question_id,
         trace_id=ask.trace_id,
-        failure_class=failure.failure_class,
-        guess=failure.chunk_id,
+        failure_class=failure.failure_class if failure else None,
+        guess=failure.chunk_id if failure else None,
     )
 
 
@@ -166,7 +198,7 @@ def _of_burst(connection: Connection, namespace: str, burst: HeldBurst) -> Candi
 
 
 def _snapshot(
-    connection: Connection, namespace: str, ask: Ask, failure: Failure, reason: Reason
+    connection: Connection, namespace: str, ask: Ask, failure: Failure | None, why: Sequence[str]
 ) -> dict[str, Any]:
     searched = select(trace_searches.c.query).where(trace_searches.c.trace_id == ask.trace_id)
     pool = _pool(connection, namespace, ask)
@@ -193,7 +225,8 @@ def _snapshot(
             for said in ask.said
         ],
         "citations": _citations(ask.answer or "", pool),
-        "why": [*reason[1], *failure.evidence],
+        "why": [*why, *(failure.evidence if failure else ())],
+        **({} if failure else {"sampled": True}),
     }
 
 

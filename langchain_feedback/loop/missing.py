@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from langchain_feedback.loop._alike import alike_questions
-from langchain_feedback.loop._fixed import was_answered
+from langchain_feedback.loop._mending.fixed import was_answered
+from langchain_feedback.loop._triage.alike import alike_questions
 from langchain_feedback.loop.corrections import about_missing
 from langchain_feedback.loop.owners import Owners
 from langchain_feedback.store.asking import Ask, read_asks

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from langchain_feedback.loop._digest import digest_of
-from langchain_feedback.loop._outbox_files import write_file
+from langchain_feedback.loop._mending.digest import digest_of
+from langchain_feedback.loop._mending.outbox_files import write_file
 from langchain_feedback.loop.owners import Owner, Owners
 from langchain_feedback.loop.webhooks import Outcome, post_signed
 from langchain_feedback.store.deliveries import (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select
 
 from langchain_feedback.judges.base import DocumentGrader
-from langchain_feedback.loop._asking_again import App, Reply, ask_again
-from langchain_feedback.loop._fixed import why_fixed
-from langchain_feedback.loop._verifying import objections, shows_change
+from langchain_feedback.loop._deriving.asking_again import App, Reply, ask_again
+from langchain_feedback.loop._mending.fixed import why_fixed
+from langchain_feedback.loop._mending.verifying import objections, shows_change
 from langchain_feedback.store.alarms import close_alarm, read_alarms
 from langchain_feedback.store.owner_items import (
     CLOSED,

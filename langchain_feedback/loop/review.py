@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_feedback.loop._deciding import keep_verdict, take_back
-from langchain_feedback.loop._effects import Effects
-from langchain_feedback.loop._progress import Progress, ReviewerProgress, progress_of
-from langchain_feedback.loop._verdicts import (
+from langchain_feedback.loop._reviewing.deciding import keep_verdict, take_back
+from langchain_feedback.loop._reviewing.effects import Effects
+from langchain_feedback.loop._reviewing.progress import Progress, ReviewerProgress, progress_of
+from langchain_feedback.loop._reviewing.verdicts import (
     Decision,
     Verdict,
     check_verdict,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 
-from langchain_feedback.loop._resting import asks_between, blamed_sources, rests_on
+from langchain_feedback.loop._triage.resting import asks_between, blamed_sources, rests_on
 from langchain_feedback.loop.citations import click_through
 from langchain_feedback.signals import click_weight
 from langchain_feedback.store.alarms import SourceAlarm, read_alarms

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from langchain_feedback.words import content_words
 
-__all__ = ["Side", "Splittable", "alike", "near_duplicate_groups", "question_sides"]
+__all__ = [
+    "Side",
+    "Splittable",
+    "alike",
+    "is_held_out",
+    "near_duplicate_groups",
+    "question_sides",
+]
 
 Side: TypeAlias = Literal["train", "evaluation"]
 
@@ -30,7 +37,7 @@ class Splittable:
     right: frozenset[str]
     """The cells of the chunks that answer it."""
     vector: NDArray[np.float32] | None = None
-    """Of unit length; None where the store has none."""
+    """Of unit length, all of one model; None where the store has none of it."""
 
 
 def alike(one: Splittable, other: Splittable) -> bool:
@@ -50,8 +57,7 @@ def alike(one: Splittable, other: Splittable) -> bool:
     if not one.right & other.right:
         return False
     if one.vector is not None and other.vector is not None:
-        same_model = one.vector.shape == other.vector.shape
-        return same_model and float(one.vector @ other.vector) >= _COSINE
+        return float(one.vector @ other.vector) >= _COSINE
     words, others = set(content_words(one.question)), set(content_words(other.question))
     either = words | others
     return bool(either) and len(words & others) / len(either) >= _OVERLAP
@@ -109,9 +115,19 @@ def question_sides(
         elif keys & taught:
             side = "train"
         else:
-            side = "evaluation" if _chance(min(keys)) < share else "train"
+            side = "evaluation" if is_held_out(keys, share) else "train"
         sides |= dict.fromkeys(sorted(keys), side)
     return sides
+
+
+def is_held_out(keys: Collection[str], share: float = _HELD_OUT) -> bool:
+    """Tell what a digest decides for a group that nothing is known of yet.
+
+    Args:
+        keys: Of all its questions.
+        share: How much is held out, in [0, 1].
+    """
+    return _chance(min(keys)) < share
 
 
 def _pairs(questions: Sequence[Splittable]) -> Iterable[tuple[int, int]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
-from langchain_feedback.loop._complaints import BASELINE, Watched, cusum, watch
-from langchain_feedback.loop._resting import asks_between, rests_on
-from langchain_feedback.loop._sightings import Change, Seen, changes, gone
+from langchain_feedback.loop._triage.complaints import BASELINE, Watched, cusum, watch
+from langchain_feedback.loop._triage.resting import asks_between, rests_on
+from langchain_feedback.loop._triage.sightings import Change, Seen, changes, gone
 from langchain_feedback.store.alarms import (
     SourceAlarm,
     close_alarm,

@@ -4,24 +4,33 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.documents import Document
-from sqlalchemy import Connection, select
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Row, select
 
-from langchain_feedback.errors import NotEnoughFeedbackError
+from langchain_feedback.errors import NotEnoughFeedbackError, RankerError
 from langchain_feedback.loop.labels import PoolChunk, ReviewedQuestion, reviewed_questions
 from langchain_feedback.loop.splitting import Splittable, question_sides
-from langchain_feedback.ranking.estimating import Estimator, LinearEstimator
+from langchain_feedback.ranking.estimating import Estimator, LinearEstimator, TrainedRanker
 from langchain_feedback.ranking.features import WordWeights
 from langchain_feedback.ranking.linear import TrainingGroup
+from langchain_feedback.ranking.views import Candidates
+from langchain_feedback.store.eval_cases import question_vectors
 from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.learning_schema import eval_cases
 from langchain_feedback.store.questions import question_key
-from langchain_feedback.store.rankers import RankerRecord, add_ranker, digest_of, read_rankers
-from langchain_feedback.store.schema import chunks, questions
+from langchain_feedback.store.rankers import (
+    RankerRecord,
+    add_ranker,
+    digest_of,
+    read_ranker,
+    read_rankers,
+)
+from langchain_feedback.store.schema import chunks
 from langchain_feedback.store.transactions import clock, reading, writing
 
 if TYPE_CHECKING:
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Taught", "splittable", "train_ranker", "training_groups"]
 
 _MOST_TEXTS = 20_000
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Taught:
     held_out: int
     """Reviewed questions that are kept for evaluation."""
     outside: int
-    """Reviewed questions whose right chunk is not in the pool: a ranker cannot bring it up."""
+    """Reviewed questions whose right chunk the base did not find: no ranker can bring it up."""
 
 
 def train_ranker(
@@ -60,6 +70,7 @@ def train_ranker(
 
     Raises:
         NotEnoughFeedbackError: If fewer reviewed questions teach something than it needs.
+        RankerError: If what the estimator makes cannot order a pool, or cannot be kept.
     """
     estimator = estimator or LinearEstimator()
     taught = training_groups(store)
@@ -73,11 +84,11 @@ def train_ranker(
     labels = _labels(taught)
     ranker_id = _ranker_id(store.namespace, estimator, labels)
     with reading(store) as connection:
-        known = {one.ranker_id: one for one in read_rankers(connection, store.namespace)}
-        words = WordWeights.of(_texts(connection, store.namespace))
-    if ranker_id in known:
-        return known[ranker_id]
-    artifact = estimator.fit(taught.groups, words).to_json()
+        known = read_ranker(connection, store.namespace, ranker_id)
+        texts = [] if known else _texts(connection, store.namespace)
+    if known is not None:
+        return known
+    artifact = _artifact(estimator.fit(taught.groups, WordWeights.of(texts)), taught.groups)
     with writing(store) as (connection, _):
         at = now or clock(store, connection)
         record = RankerRecord(
@@ -85,16 +96,40 @@ def train_ranker(
             taught.keys, len(taught.groups), at,
         )  # fmt: skip
         add_ranker(connection, store.namespace, record)
-    return record
+        # Another process may have been faster.
+        return read_ranker(connection, store.namespace, ranker_id) or record
+
+
+def _artifact(ranker: TrainedRanker, groups: Sequence[TrainingGroup]) -> str:
+    """Return what is kept of a ranker that orders a pool as one must."""
+    name = type(ranker).__name__
+    try:
+        for group in groups[:1]:
+            pool = Candidates(np.asarray(group.base_rank), group.documents)
+            scores = np.asarray(ranker.score(group.question, pool), dtype=np.float64)
+            if scores.shape != (len(pool),) or not np.isfinite(scores).all():
+                msg = f"{name}.score must give one finite number for each of {len(pool)} chunks"
+                raise RankerError(msg)
+        artifact = ranker.to_json()
+    except (TypeError, AttributeError) as error:
+        msg = f"{name} is no ranker: it needs score(question, candidates) and to_json(): {error}"
+        raise RankerError(msg) from error
+    if not isinstance(artifact, str):
+        msg = f"{name}.to_json must return a text, and gave {type(artifact).__name__}"
+        raise RankerError(msg)
+    return artifact
 
 
 def training_groups(store: "FeedbackStore") -> Taught:
     """Return the reviewed questions that teach a ranker something, oldest first."""
-    newest = {question_key(one.question): one for one in reviewed_questions(store) if one.right}
-    reviewed = list(newest.values())
+    decided = sorted(reviewed_questions(store), key=_decided_at)
+    newest = {question_key(one.question): one for one in decided}
+    reviewed = [one for one in newest.values() if one.right]
     with reading(store) as connection:
-        asked = splittable(connection, store.namespace, reviewed)
-        cases = _cases(connection, store.namespace)
+        frozen = _frozen(connection, store.namespace)
+        keys = [question_key(text) for text in _texts_of(reviewed, frozen)]
+        vectors = question_vectors(connection, store.namespace, keys)
+        asked, cases = splittable(reviewed, vectors), _cases(frozen, vectors)
         learned = {key for one in read_rankers(connection, store.namespace) for key in one.taught}
         known = _metadata(connection, store.namespace, reviewed)
     held = {case.key for case in cases}
@@ -111,15 +146,18 @@ def training_groups(store: "FeedbackStore") -> Taught:
 
 
 def splittable(
-    connection: Connection, namespace: str, reviewed: Sequence[ReviewedQuestion]
+    reviewed: Sequence[ReviewedQuestion], vectors: Mapping[str, NDArray[np.float32]]
 ) -> list[Splittable]:
-    """Return reviewed questions as what is split, with the vectors that the store has."""
+    """Return reviewed questions as what is split, with vectors of one model by key."""
     keys = [question_key(one.question) for one in reviewed]
-    vectors = _vectors(connection, namespace, keys)
     return [
         Splittable(key, one.question, frozenset(_cells(one)), vectors.get(key))
         for key, one in zip(keys, reviewed, strict=True)
     ]
+
+
+def _decided_at(one: ReviewedQuestion) -> datetime:
+    return one.decided_at or _LONG_AGO
 
 
 def _cells(one: ReviewedQuestion) -> Iterable[str]:
@@ -127,17 +165,24 @@ def _cells(one: ReviewedQuestion) -> Iterable[str]:
     return (cells.get(chunk_id) or chunk_id for chunk_id in one.right)
 
 
-def _cases(connection: Connection, namespace: str) -> list[Splittable]:
-    rows = connection.execute(
-        select(eval_cases.c.question, eval_cases.c.relevant)
-        .where(eval_cases.c.namespace == namespace, eval_cases.c.retired_at.is_(None))
-        .order_by(eval_cases.c.case_id)
-    ).all()
-    vectors = _vectors(connection, namespace, [question_key(row.question) for row in rows])
+def _texts_of(reviewed: Iterable[ReviewedQuestion], frozen: Iterable[Row[Any, Any]]) -> list[str]:
+    return [*(one.question for one in reviewed), *(row.question for row in frozen)]
+
+
+def _frozen(connection: Connection, namespace: str) -> Sequence[Row[Any, Any]]:
+    there = select(eval_cases.c.question, eval_cases.c.relevant)
+    mine = (eval_cases.c.namespace == namespace) & eval_cases.c.retired_at.is_(None)
+    return connection.execute(there.where(mine).order_by(eval_cases.c.case_id)).all()
+
+
+def _cases(
+    rows: Iterable[Row[Any, Any]], vectors: Mapping[str, NDArray[np.float32]]
+) -> list[Splittable]:
     found = []
     for row in rows:
         key = question_key(row.question)
-        right = frozenset(str(one["cell_id"]) for one in json.loads(row.relevant))
+        named = json.loads(row.relevant)
+        right = frozenset(str(one["cell_id"] or one["chunk_id"]) for one in named)
         found.append(Splittable(key, row.question, right, vectors.get(key)))
     return found
 
@@ -145,17 +190,19 @@ def _cases(connection: Connection, namespace: str) -> list[Splittable]:
 def _group(
     one: ReviewedQuestion, known: Mapping[tuple[str, str], dict[str, Any]]
 ) -> TrainingGroup:
-    """Return the whole pool in the base's order; a chunk whose text is lost is left out."""
-    pool = sorted((chunk for chunk in one.pool if chunk.text), key=_place)
-    documents = [_document(chunk, known) for chunk in pool]
-    right = frozenset(at for at, chunk in enumerate(pool) if chunk.chunk_id in one.right)
-    ranks = [-1 if chunk.base_rank is None else chunk.base_rank for chunk in pool]
-    return TrainingGroup(one.question, documents, ranks, right)
+    """Return what the base found, in its order: that is what a ranker orders in use, too.
+
+    What was added to the pool has no place in that order, and a lost text has no words.
+    """
+    found = [(chunk.base_rank, chunk) for chunk in one.pool if chunk.text]
+    pool = sorted(((rank, chunk) for rank, chunk in found if rank is not None), key=_rank)
+    documents = [_document(chunk, known) for _, chunk in pool]
+    right = frozenset(at for at, (_, chunk) in enumerate(pool) if chunk.chunk_id in one.right)
+    return TrainingGroup(one.question, documents, [rank for rank, _ in pool], right)
 
 
-def _place(chunk: PoolChunk) -> tuple[bool, int]:
-    outside = chunk.base_rank is None
-    return outside, chunk.final_rank if chunk.base_rank is None else chunk.base_rank
+def _rank(ranked: tuple[int, PoolChunk]) -> int:
+    return ranked[0]
 
 
 def _document(chunk: PoolChunk, known: Mapping[tuple[str, str], dict[str, Any]]) -> Document:
@@ -176,18 +223,6 @@ def _metadata(
         mine = (chunks.c.namespace == namespace) & chunks.c.chunk_id.in_(page)
         for row in connection.execute(select(*columns).where(mine)):
             found[row.chunk_id, row.content_hash] = json.loads(row.metadata)
-    return found
-
-
-def _vectors(connection: Connection, namespace: str, keys: Sequence[str]) -> dict[str, Any]:
-    columns = (questions.c.question_key, questions.c.vector)
-    found: dict[str, Any] = {}
-    for page in batched(sorted(set(keys))):
-        mine = (questions.c.namespace == namespace) & questions.c.question_key.in_(page)
-        for row in connection.execute(
-            select(*columns).where(mine, questions.c.vector.is_not(None))
-        ):
-            found[row.question_key] = np.frombuffer(row.vector, dtype="<f4")
     return found
 
 

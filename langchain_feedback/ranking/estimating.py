@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from langchain_feedback.ranking.features import PairScorer, Scorer, WordWeights
+from langchain_feedback.ranking.features import PairScorer, Scorer, WordWeights, version_of
 from langchain_feedback.ranking.linear import LEAST_GROUPS, LinearRanker, Ranker, TrainingGroup
 
 __all__ = ["Estimator", "LinearEstimator", "TrainedRanker"]
@@ -62,8 +62,9 @@ class LinearEstimator:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The strength, and the names of the features."""
-        return {"strength": self.strength, "extra_features": sorted(self.extra_features)}
+        """The strength, and the features with their versions."""
+        features = {name: version_of(scorer) for name, scorer in self.extra_features.items()}
+        return {"strength": self.strength, "extra_features": features}
 
     def fit(self, groups: Sequence[TrainingGroup], words: WordWeights) -> LinearRanker:
         """Learn; see `LinearRanker.fit`."""

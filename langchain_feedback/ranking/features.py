@@ -1,5 +1,7 @@
 """What a ranker sees of a question and each candidate; any retriever's results have it."""
 
+import hashlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +14,15 @@ from langchain_feedback.ranking._checks import Floats
 from langchain_feedback.ranking.views import Candidates
 from langchain_feedback.words import content_words, inverse_document_frequency
 
-__all__ = ["FEATURES", "PairScorer", "Scorer", "WordWeights", "features_of", "title_of"]
+__all__ = [
+    "FEATURES",
+    "PairScorer",
+    "Scorer",
+    "WordWeights",
+    "features_of",
+    "title_of",
+    "version_of",
+]
 
 FEATURES = ("rank", "words", "title")
 """The columns that every pool has: `1 / log2(2 + rank)` in the base's order (0 for a chunk that
@@ -29,7 +39,7 @@ _TITLES = (
     *(f"Header {level}" for level in range(1, 7)),
 )
 _MOST_WORDS = 20_000
-_KEPT_TEXTS = 4_096
+_KEPT_TEXTS = 2_048
 
 
 @runtime_checkable
@@ -51,7 +61,8 @@ class WordWeights:
     """
 
     weights: Mapping[str, float]
-    """Of the words that at least two chunks hold, the 20,000 commonest."""
+    """Of the words that at least two chunks hold, the 20,000 commonest; by digests of them: an
+    artifact outlives the chunks, and must not tell what stood there."""
     rare: float
     """Of every other word."""
 
@@ -61,7 +72,7 @@ class WordWeights:
         weights = inverse_document_frequency(texts)
         rare = max(weights.values(), default=1.0)
         common = sorted((weight, word) for word, weight in weights.items() if weight < rare)
-        return cls({word: weight for weight, word in common[:_MOST_WORDS]}, rare)
+        return cls({_digest_of(word): weight for weight, word in common[:_MOST_WORDS]}, rare)
 
     def share(self, question: str, text: str) -> float:
         """Return which part of the question's words a text holds, by weight, in [0, 1]."""
@@ -74,7 +85,8 @@ class WordWeights:
 
     def _weighed(self, question: str) -> dict[str, float]:
         # Sorted: a sum in another order is another number, and processes order sets differently.
-        return {word: self.weights.get(word, self.rare) for word in sorted(_words_of(question))}
+        words = sorted(_words_asked(question))
+        return {word: self.weights.get(_digest_of(word), self.rare) for word in words}
 
     @staticmethod
     def _share(asked: Mapping[str, float], words: frozenset[str]) -> float:
@@ -133,6 +145,17 @@ def title_of(document: Document) -> str:
     return " ".join(part for value in found for part in _texts(value))
 
 
+def version_of(scorer: Scorer | PairScorer) -> str | None:
+    """Return what tells a scorer from another one of its name: its `sha256`, or its `version`.
+
+    A ranker's weights fit one scale only. Give a feature of your own a `version`, and a ranker
+    that was trained with another one is refused; None: nobody can tell.
+    """
+    owner = getattr(scorer, "__self__", scorer)  # a method is as new as its object
+    found = (getattr(owner, name, None) for name in ("sha256", "version"))
+    return next((one for one in found if isinstance(one, str) and one), None)
+
+
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value] if value else []
@@ -156,6 +179,16 @@ def _scored(
     return scores
 
 
+def _digest_of(word: str) -> str:
+    return hashlib.blake2b(word.encode(), digest_size=6).hexdigest()
+
+
+@lru_cache(maxsize=16)  # for the columns of one pool; questions are not kept
+def _words_asked(text: str) -> frozenset[str]:
+    return frozenset(content_words(text))
+
+
 @lru_cache(maxsize=_KEPT_TEXTS)
 def _words_of(text: str) -> frozenset[str]:
-    return frozenset(content_words(text))
+    # Interned: texts of one corpus share most of their words.
+    return frozenset(map(sys.intern, content_words(text)))

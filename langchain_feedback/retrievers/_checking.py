@@ -48,10 +48,25 @@ def ranker_like(value: Any) -> Any:
     Raises:
         ValueError: If it is something else.
     """
-    if value is None or value == "active" or isinstance(value, Ranker):
+    if value is None or value == "active" or _ranks(value):
         return value
-    msg = f'ranker is "active", None, or has `score(question, candidates)`: got {value!r}'
+    msg = (
+        f'ranker is "active", None, or has `score(question, candidates)`: got {value!r}. A '
+        "cross-encoder is a feature: see `extra_features` of `LinearRanker.fit`"
+    )
     raise ValueError(msg)
+
+
+def _ranks(value: Any) -> bool:
+    if isinstance(value, type) or not isinstance(value, Ranker):
+        return False
+    try:
+        inspect.signature(value.score).bind("question", "candidates")
+    except TypeError:
+        return False
+    except ValueError:  # written in C, and tells nothing
+        return True
+    return True
 
 
 def check_parts(settings: "FeedbackRetriever") -> None:

@@ -15,7 +15,7 @@ from langchain_feedback.retrievers._base_call import is_configured, takes
 from langchain_feedback.retrievers._gating import Sieve
 from langchain_feedback.retrievers._growing import Call, texts_of
 from langchain_feedback.retrievers._known import Known
-from langchain_feedback.retrievers._ordering import Chosen, ordered
+from langchain_feedback.retrievers._ordering import Chosen, ordered, ranked_by
 from langchain_feedback.retrievers._pool import (
     Candidate,
     as_candidates,
@@ -114,6 +114,11 @@ class Retrieval:
         self._claim = claims_of(self._store).claim(
             self._asked, lambda trace_id: self._read(lambda: self._store.trace(trace_id))
         )
+        if not self._is_kept:
+            # Who keeps the trace knows its own question, whatever text is searched for.
+            kept = str(self._run.get(SEARCHED_FOR_KEY))
+            own = claims_of(self._store).question_of(kept, self._asked.query)
+            self._claim.question = own or self._claim.question
         # The store keeps no blank question, and there is nothing to learn of one.
         self._store_failed |= not self.question.strip()
 
@@ -142,7 +147,7 @@ class Retrieval:
         read = self._store.evidence_for
         evidence = self._read(lambda: read(self.question, vector=vector, min_similarity=least))
         self._evidence = evidence or self._evidence
-        self._rankers = self._settings.rankers.chosen(self._store, self._read)
+        self._rankers = self._settings.rankers.chosen(self._read)
         fallback = self._settings.fallback_retriever
         if fallback is not None and failing(self._policy, self._evidence.questions):
             self.widens = self._may_add or all(takes(fallback, name) for name in self._options)
@@ -222,8 +227,7 @@ class Retrieval:
                 session_id=asked.session_id,
                 traffic=traffic_of(self._run),
                 index_version=index_version_of(self._run, found),
-                ranker_id=self._rankers.active_id,
-                shadow_id=self._rankers.shadow_id,
+                **ranked_by(pool, self._rankers),
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )

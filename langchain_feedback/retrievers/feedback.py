@@ -117,7 +117,8 @@ class FeedbackRetriever(BaseRetriever):
     ranker_features: SkipValidation[Mapping[str, Scorer | PairScorer]] = Field({}, repr=False)
     """Features of your own that stored rankers were trained with, by name."""
     load_ranker: SkipValidation[LoadRanker | None] = None
-    """Makes a ranker of what the store holds of it, for estimators of your own."""
+    """Makes a ranker of what the store holds of it, for estimators of your own; it gives None
+    for those of this package."""
     allow: Annotated[Allow | None, AfterValidator(plain_function)] = None
     """Tells whether a chunk that the base did not return may be shown in a run with these
     metadata. An error counts as a refusal. In async calls it runs in a worker thread."""
@@ -140,16 +141,12 @@ class FeedbackRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     _once: Once = PrivateAttr(default_factory=lambda: Once(logger))
-    _rankers: Rankers = PrivateAttr()
+    _rankers: Rankers | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
         check_parts(self)
         return self
-
-    def model_post_init(self, _: Any, /) -> None:
-        """Find out which ranker to go by."""
-        self._rankers = Rankers(self.ranker, self.ranker_features, self.load_ranker, self._once)
 
     @property
     def once(self) -> Once:
@@ -159,6 +156,9 @@ class FeedbackRetriever(BaseRetriever):
     @property
     def rankers(self) -> Rankers:
         """Knows the ranker to go by."""
+        parts = (self.store, self.ranker, self.ranker_features, self.load_ranker)
+        if self._rankers is None or not self._rankers.is_made_of(*parts):
+            self._rankers = Rankers(*parts, self._once)
         return self._rankers
 
     def invoke(

@@ -1,4 +1,4 @@
-"""The app: the signals endpoint and the review pages, to run alone or to mount anywhere."""
+"""The app: the signals endpoint, the pages and the metrics, to run alone or to mount anywhere."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,11 @@ from langchain_feedback.loop.corrections import Corrections
 from langchain_feedback.loop.owners import Owners
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.server.auth import Auth
+from langchain_feedback.server.health import health_routes
+from langchain_feedback.server.metrics import metric_routes
 from langchain_feedback.server.owner_pages import owner_routes
 from langchain_feedback.server.pages import HANDLERS, door_routes
+from langchain_feedback.server.rankers import ranker_routes
 from langchain_feedback.server.review import review_routes
 from langchain_feedback.server.security import SecurityHeaders
 from langchain_feedback.server.signals import signal_routes
@@ -34,6 +37,7 @@ def create_app(
     owners: Owners | None = None,
     auth: Auth | None = None,
     limits: "Limits | None" = None,
+    metrics_token: str | None = None,
 ) -> Starlette:
     """Make the app. It opens the store with the first request, and needs no lifespan.
 
@@ -44,6 +48,7 @@ def create_app(
         auth: Who reviews; None: the host's users with the permission `reviewer`, signed links,
             and without keys whoever sits at this machine.
         limits: How many signals are taken from one sender; None: `Limits()`.
+        metrics_token: Who sends it may read `/metrics`; None: see `server.metrics`.
 
     Example:
         >>> from starlette.applications import Starlette
@@ -55,7 +60,8 @@ def create_app(
     signals = [] if tokens is None else signal_routes(store, tokens, limits)
     app = Starlette(
         routes=[
-            *door_routes(), *review_routes(), *source_routes(), *owner_routes(), *signals,
+            *door_routes(), *review_routes(), *source_routes(), *owner_routes(), *health_routes(),
+            *ranker_routes(), *metric_routes(metrics_token), *signals,
             Mount("/static", static, name="static"),
         ],
         middleware=[Middleware(SecurityHeaders)],

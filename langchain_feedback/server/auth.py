@@ -80,6 +80,16 @@ class Auth:
         """Return whether it is enough to say one's name here."""
         return not self.has_links and _asks(request)
 
+    def may_measure(self, request: Request) -> bool:
+        """Return whether somebody who is known here may read the metrics.
+
+        A reviewer may, and a host's user with the permission `metrics`.
+        """
+        user = _host_user(request)
+        if user is not None and "metrics" in _permissions(request, user):
+            return True
+        return self.reviewer(request) is not None
+
     def is_stranger(self, request: Request) -> bool:
         """Return whether the host knows who it is, and he may not review."""
         return _host_user(request) is not None and self._host_reviewer(request) is None

@@ -1,10 +1,19 @@
-"""How facts are said on the pages: times, shares, and the names of what the database holds."""
+"""What the database holds, in the words of the pages."""
 
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from markupsafe import Markup
+from langchain_feedback.server.figures import (
+    ago,
+    day,
+    days,
+    percent,
+    points,
+    seconds,
+    short_number,
+    span,
+    when,
+)
 
 __all__ = [
     "ACTIONS",
@@ -16,15 +25,12 @@ __all__ = [
     "KINDS",
     "LOST",
     "MOVES",
+    "RANKER_STATES",
+    "RATES",
     "SIGNALS",
     "STALE_FORM",
     "STATES",
     "VERDICTS",
-    "ago",
-    "days",
-    "percent",
-    "seconds",
-    "short_number",
 ]
 
 STALE_FORM = (
@@ -149,88 +155,30 @@ ALARMS = MappingProxyType(
     }
 )
 
-_DAY = 60 * 24
-_STEPS = ((1, "minute"), (60, "hour"), (_DAY, "day"), (30 * _DAY, "month"), (365 * _DAY, "year"))
+RATES = MappingProxyType(
+    {
+        "complained": ("Complaints", "Somebody says that the answer or a source was wrong."),
+        "zero_result": ("Nothing found", "There was nothing to answer from."),
+        "abstained": ("No answer", "It abstained."),
+        "not_grounded": ("Not grounded", "Of the answers that were checked."),
+        "rephrased": ("Asked again", "The next question said it again, or contradicted it."),
+    }
+)
+"""What may go wrong with an answer: its name, and what it counts."""
 
-
-def ago(then: datetime, now: datetime | None = None) -> str:
-    """Return how long ago something was.
-
-    Example:
-        >>> ago(datetime(2026, 3, 1, 9, tzinfo=UTC), datetime(2026, 3, 3, 12, tzinfo=UTC))
-        '2 days ago'
-    """
-    minutes = ((now or datetime.now(UTC)) - then).total_seconds() / 60
-    if minutes < 1:
-        return "just now"
-    size, unit = max(step for step in _STEPS if step[0] <= minutes)
-    whole = int(minutes / size)
-    return f"{whole} {unit}{'' if whole == 1 else 's'} ago"
-
-
-def percent(share: float | None) -> str:
-    """Return a share in percent.
-
-    Example:
-        >>> percent(.256), percent(.001), percent(0), percent(None)
-        ('26 %', '< 1 %', '0 %', '–')
-    """
-    if share is None:
-        return "–"
-    return "< 1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"  # noqa: PLR2004
-
-
-def days(number: float | None) -> str:
-    """Return a number of days.
-
-    Example:
-        >>> days(.2), days(1.4), days(96.6), days(None)
-        ('< 1 day', '1 day', '97 days', '–')
-    """
-    if number is None:
-        return "–"
-    whole = round(number)
-    return "< 1 day" if number < 1 else f"{whole:,} day{'' if whole == 1 else 's'}"
-
-
-def seconds(duration: float | None) -> str:
-    """Return a number of seconds.
-
-    Example:
-        >>> seconds(42.4), seconds(95), seconds(None)
-        ('42 s', '1:35 min', '–')
-    """
-    if duration is None:
-        return "–"
-    whole = round(duration)
-    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"  # noqa: PLR2004
-
-
-def short_number(number: float | None) -> str:
-    """Return a number as short as it may be.
-
-    Example:
-        >>> [short_number(one) for one in (3.0, .257, .001, 1234.5, None)]
-        ['3', '0.26', '< 0.01', '1,234', '–']
-    """
-    if number is None:
-        return "–"
-    if number == int(number) or abs(number) >= 100:  # noqa: PLR2004
-        return f"{number:,.0f}"
-    if 0 < number < 0.01:  # noqa: PLR2004
-        return "< 0.01"
-    return f"{number:.2f}" if abs(number) < 1 else f"{number:.1f}"
-
-
-def when(moment: datetime | str | None) -> Markup:
-    """Return a time for a page, with how long ago it was."""
-    if moment is None:
-        return Markup("–")
-    at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    exact = f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        at.isoformat(), exact, ago(at)
-    )
+RANKER_STATES = MappingProxyType(
+    {
+        "active": ("Active", "good", "It orders the pools."),
+        "recommended": ("Recommended", "accent", "It passed its evaluation; nobody promoted it."),
+        "shadow": ("Watched", "accent", "It orders pools for comparison only."),
+        "advice": ("Too few cases", "", "An evaluation with fewer cases decides nothing."),
+        "untested": ("Not tried", "", "Nobody evaluated it yet."),
+        "replaced": ("Replaced", "", "It was active until a better one came."),
+        "rejected": ("Rejected", "bad", "It did not pass its evaluation."),
+        "rolled back": ("Rolled back", "bad", "Somebody took it back."),
+    }
+)
+"""What became of a ranker: its name, its color, and what it says."""
 
 
 def signal_name(said: Any) -> str:
@@ -248,6 +196,9 @@ FILTERS = MappingProxyType(
         "percent": percent,
         "seconds": seconds,
         "number": short_number,
+        "points": points,
+        "day": day,
+        "span": span,
         "signal_name": signal_name,
     }
 )

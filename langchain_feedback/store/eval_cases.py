@@ -6,10 +6,10 @@ retired when its label is taken back, and removed when its person or its chunk i
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from langchain_feedback.store.schema import chunks, questions, traces
 __all__ = [
     "add_cases",
     "case_id_of",
+    "case_questions",
     "chunk_rows",
     "forget_case_chunks",
     "forget_cases",
@@ -32,7 +33,20 @@ __all__ = [
     "question_vectors",
     "read_cases",
     "retire_cases",
+    "still_asked",
 ]
+
+
+class _Label(Protocol):
+    """What says where it comes from."""
+
+    @property
+    def question_id(self) -> int | None: ...
+    @property
+    def trace_id(self) -> str | None: ...
+
+
+LabelT = TypeVar("LabelT", bound=_Label)
 
 _STORED = ("question", "origin", "stratum", "question_id", "item_id", "trace_id")
 
@@ -77,6 +91,13 @@ def read_cases(
     return [_marked(case, now) for case in found]
 
 
+def case_questions(connection: Connection, namespace: str) -> dict[str, str]:
+    """Return the questions of all cases that are not forgotten, also of retired ones."""
+    columns = (eval_cases.c.case_id, eval_cases.c.question)
+    rows = connection.execute(select(*columns).where(eval_cases.c.namespace == namespace))
+    return {row.case_id: row.question for row in rows}
+
+
 def chunk_rows(
     connection: Connection, namespace: str, chunk_ids: Iterable[str]
 ) -> dict[str, Mapping[Any, Any]]:
@@ -106,6 +127,22 @@ def question_vectors(
         for row in rows
         if row.embedder == model
     }
+
+
+def still_asked(connection: Connection, namespace: str, labels: Sequence[LabelT]) -> list[LabelT]:
+    """Return those of some labels of whose question there is a trace."""
+    question_ids = sorted({one.question_id for one in labels if one.question_id is not None})
+    trace_ids = sorted({one.trace_id for one in labels if one.trace_id is not None})
+    asked: set[int] = set()
+    there: set[str] = set()
+    mine = traces.c.namespace == namespace
+    for page in batched(question_ids):
+        found = select(traces.c.question_id).where(mine, traces.c.question_id.in_(page))
+        asked |= set(connection.execute(found.distinct()).scalars())
+    for part in batched(trace_ids):
+        named = select(traces.c.trace_id).where(mine, traces.c.trace_id.in_(part))
+        there |= set(connection.execute(named).scalars())
+    return [one for one in labels if one.question_id in asked or one.trace_id in there]
 
 
 # -- writing
@@ -188,12 +225,17 @@ def forget_case_chunks(connection: Connection, namespace: str, doomed: Collectio
 
 
 def prune_cases(connection: Connection, namespace: str, before: datetime) -> int:
-    """Remove cases that were retired before, and older sampled ones whose trace is gone.
+    """Remove cases that were retired before, and those whose traces are gone.
 
-    Nothing would say any more whose question such a one is, and so nobody could forget it.
+    Nothing would say any more whose question such a one is, and so nobody could forget it. Of
+    a sampled case that is its own trace, of a reviewed one any trace of its question.
     """
-    kept = exists(select(1).where(traces.c.trace_id == eval_cases.c.trace_id))
-    old = (eval_cases.c.origin == "sampled") & (eval_cases.c.frozen_at < before) & ~kept
+    its_own = traces.c.trace_id == eval_cases.c.trace_id
+    any_one = traces.c.question_id == eval_cases.c.question_id
+    has_its_own = exists(select(1).where(its_own))
+    has_any = has_its_own | exists(select(1).where(any_one))
+    origin = eval_cases.c.origin
+    old = ((origin == "sampled") & ~has_its_own) | ((origin == "reviewed") & ~has_any)
     gone = or_(eval_cases.c.retired_at < before, old)
     removed = delete(eval_cases).where(eval_cases.c.namespace == namespace, gone)
     return int(connection.execute(removed).rowcount)

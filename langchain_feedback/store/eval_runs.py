@@ -1,17 +1,31 @@
 """Evaluations as they were: what was tried on which cases, and what came of each."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert, select, update
 
 from langchain_feedback.store.database import insert_or_ignore
+from langchain_feedback.store.eval_cases import newest_version
 from langchain_feedback.store.learning_schema import eval_runs, eval_scores
 
-__all__ = ["EvalRun", "EvalScore", "add_run", "newest_run", "read_runs", "read_scores"]
+__all__ = [
+    "DECIDING_K",
+    "EvalRun",
+    "EvalScore",
+    "add_run",
+    "deciding_run",
+    "newest_run",
+    "read_run",
+    "read_runs",
+    "read_scores",
+]
+
+DECIDING_K = 10
+"""How far down an evaluation must have looked to decide; at another depth it is a look only."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +46,11 @@ class EvalRun:
     at: datetime
     """UTC."""
 
+    @property
+    def k(self) -> int:
+        """How far down it looked."""
+        return int(self.report["k"])
+
 
 @dataclass(frozen=True)
 class EvalScore:
@@ -46,11 +65,19 @@ class EvalScore:
 def add_run(
     connection: Connection, namespace: str, run: EvalRun, scores: Iterable[EvalScore]
 ) -> bool:
-    """Keep an evaluation; return whether it is new."""
+    """Keep an evaluation; return whether it is new.
+
+    The same again is not kept twice. Where another one of the two rankers came in between, it
+    is the newest again.
+    """
     fields = ("run_id", "version", "ranker_id", "baseline_id", "verdict", "at")
     row = {name: getattr(run, name) for name in fields}
     row |= {"namespace": namespace, "report": json.dumps(dict(run.report))}
     if not insert_or_ignore(connection, eval_runs, [row]):
+        newest = newest_run(connection, namespace, run.ranker_id, run.baseline_id)
+        if newest is not None and newest.run_id != run.run_id:
+            this = eval_runs.c.run_id == run.run_id
+            connection.execute(update(eval_runs).where(this).values(at=run.at))
         return False
     rows = [{"run_id": run.run_id} | dict(vars(score)) for score in scores]
     if rows:
@@ -69,12 +96,26 @@ def newest_run(
     connection: Connection, namespace: str, ranker_id: str | None, baseline_id: str | None
 ) -> EvalRun | None:
     """Return the newest evaluation of a ranker against another one, or None."""
-    mine = (eval_runs.c.namespace == namespace) & eval_runs.c.ranker_id.is_not_distinct_from(
-        ranker_id
-    )
-    against = eval_runs.c.baseline_id.is_not_distinct_from(baseline_id)
-    newest = select(eval_runs).where(mine, against).order_by(eval_runs.c.at.desc())
-    row = connection.execute(newest.limit(1)).one_or_none()
+    return next(_between(connection, namespace, ranker_id, baseline_id), None)
+
+
+def deciding_run(
+    connection: Connection, namespace: str, ranker_id: str | None, baseline_id: str | None
+) -> EvalRun | None:
+    """Return the evaluation of a ranker against another one that says whether it may be promoted.
+
+    It is the newest one on the newest set of cases, at the depth that decides. Whoever tries
+    an older set, or another depth, looks at something else, and decides nothing by it.
+    """
+    version = newest_version(connection, namespace)
+    runs = _between(connection, namespace, ranker_id, baseline_id)
+    return next((run for run in runs if run.version == version and run.k == DECIDING_K), None)
+
+
+def read_run(connection: Connection, namespace: str, run_id: str) -> EvalRun | None:
+    """Return an evaluation as the store holds it; None: it holds none of that id."""
+    this = (eval_runs.c.namespace == namespace) & (eval_runs.c.run_id == run_id)
+    row = connection.execute(select(eval_runs).where(this)).one_or_none()
     return None if row is None else _run(row)
 
 
@@ -87,6 +128,18 @@ def read_scores(connection: Connection, run_id: str) -> list[EvalScore]:
         EvalScore(**{name: getattr(row, name) for name in names})
         for row in connection.execute(ordered)
     ]
+
+
+def _between(
+    connection: Connection, namespace: str, ranker_id: str | None, baseline_id: str | None
+) -> Iterator[EvalRun]:
+    """Yield the evaluations of a ranker against another one, newest first."""
+    mine = eval_runs.c.namespace == namespace
+    of = eval_runs.c.ranker_id.is_not_distinct_from(ranker_id)
+    against = eval_runs.c.baseline_id.is_not_distinct_from(baseline_id)
+    newest = (eval_runs.c.at.desc(), eval_runs.c.version.desc())
+    rows = connection.execute(select(eval_runs).where(mine, of, against).order_by(*newest))
+    yield from map(_run, rows)
 
 
 def _run(row: Row[Any]) -> EvalRun:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from langchain_feedback.errors import ExperimentError
 from langchain_feedback.store.database import insert_or_ignore
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ExperimentRecord",
     "add_experiment",
+    "count_members",
     "count_peek",
     "end_experiment",
+    "is_awaited",
     "label_soon",
     "read_experiment",
     "read_experiments",
@@ -96,9 +98,7 @@ def add_experiment(
     return made
 
 
-def read_experiment(
-    connection: Connection, namespace: str, name: str
-) -> ExperimentRecord | None:
+def read_experiment(connection: Connection, namespace: str, name: str) -> ExperimentRecord | None:
     """Return the experiment of this name, or None."""
     mine = (experiments.c.namespace == namespace) & (experiments.c.name == name)
     row = connection.execute(select(experiments).where(mine)).one_or_none()
@@ -144,14 +144,34 @@ def read_members(
 
     Traffic of evaluations and playgrounds is nobody's, and does not count.
     """
-    mine = (traces.c.namespace == namespace) & (traces.c.experiment == experiment_id)
     rows = connection.execute(
         select(traces.c.trace_id, traces.c.created_at)
-        .where(mine, traces.c.traffic.is_(None))
+        .where(_is_member(namespace, experiment_id))
         .order_by(traces.c.created_at, traces.c.trace_id)
         .limit(limit)
     )
     return [(row.trace_id, row.created_at) for row in rows]
+
+
+def count_members(connection: Connection, namespace: str, experiment_id: str, limit: int) -> int:
+    """Return how many questions `read_members` would return."""
+    members = select(traces.c.trace_id).where(_is_member(namespace, experiment_id)).limit(limit)
+    counted = select(func.count()).select_from(members.subquery())
+    return int(connection.execute(counted).scalar_one())
+
+
+def _is_member(namespace: str, experiment_id: str) -> ColumnElement[bool]:
+    mine = (traces.c.namespace == namespace) & (traces.c.experiment == experiment_id)
+    return mine & traces.c.traffic.is_(None)
+
+
+def is_awaited(namespace: str) -> ColumnElement[bool]:
+    """Say that a trace is part of an experiment that was neither read nor stopped yet."""
+    running = select(experiments.c.experiment_id).where(
+        experiments.c.namespace == namespace, experiments.c.ended_at.is_(None)
+    )
+    # Of most traces the column is empty, and a comparison would be neither true nor false.
+    return traces.c.experiment.is_not(None) & traces.c.experiment.in_(running)
 
 
 def read_teams(connection: Connection, trace_ids: Sequence[str]) -> dict[str, dict[str, str]]:

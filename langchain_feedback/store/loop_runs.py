@@ -41,8 +41,8 @@ class LoopRun:
     step: str
     """The last step that is done; empty before one."""
     report: Mapping[str, Any]
-    """`asked`: the steps that it is to take; `steps`: what each one did that is over;
-    `resumed`: how often another process went on with it."""
+    """`asked`: the steps that it is to take; `options`: a digest of what else it was called with;
+    `steps`: what each one did that is over; `resumed`: how often another process went on."""
     promotes: bool
     """Whether it may promote a ranker."""
     started_at: datetime
@@ -59,6 +59,7 @@ def claim_run(
     *,
     holder: str,
     asked: Sequence[str],
+    options: str,
     promotes: bool,
     now: datetime,
     until: datetime,
@@ -74,6 +75,7 @@ def claim_run(
         namespace: Whose loop.
         holder: A name that no other run of any process has.
         asked: The steps, in their order.
+        options: A digest of what else decides what they do.
         promotes: Whether it may promote.
         now: When, by the clock that all processes share.
         until: When the lease ends, unless it is renewed.
@@ -81,10 +83,12 @@ def claim_run(
     row = loop_runs.c
     open_ = select(loop_runs).where(row.namespace == namespace, row.state == "running")
     resumed = None
+    told = {"asked": list(asked), "options": options}
     for found in map(_as_run, connection.execute(open_.order_by(row.started_at)).mappings()):
         if found.is_held(now):
             return None
-        same = list(found.report.get("asked", ())) == list(asked) and found.promotes == promotes
+        same = {name: found.report.get(name) for name in told} == told
+        same = same and found.promotes == promotes
         if same and now - found.lease_until < RESUMED_FOR:
             resumed = found
             continue
@@ -103,7 +107,7 @@ def claim_run(
         "holder": holder,
         "lease_until": until,
         "step": "",
-        "report": json.dumps({"asked": list(asked), "steps": [], "resumed": 0}),
+        "report": json.dumps(told | {"steps": [], "resumed": 0}),
         "promotes": promotes,
         "started_at": now,
     }

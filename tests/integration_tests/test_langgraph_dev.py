@@ -30,9 +30,9 @@ def text_of(stream, tag="answer"):
     return "".join(tokens)
 
 
-def test_both_graphs_are_served_with_narrow_schemas(client):
+def test_the_graphs_are_served_with_narrow_schemas(client):
     found = {item["graph_id"]: item["assistant_id"] for item in client.assistants.search()}
-    assert set(found) == {"reliable_rag", "messages_rag"}
+    assert set(found) == {"reliable_rag", "messages_rag", "weekly_loop"}
     schemas = client.assistants.get_schemas(found["reliable_rag"])
     assert set(schemas["input_schema"]["properties"]) == {"question"}
     assert {"answer", "status", "citations"} <= set(schemas["output_schema"]["properties"])

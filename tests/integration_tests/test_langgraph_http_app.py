@@ -1,4 +1,4 @@
-"""The review pages and the signals endpoint inside the real `langgraph dev` server."""
+"""The pages, the metrics and the signals endpoint inside the real `langgraph dev` server."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from langchain_feedback.demo.handbook import handbook_documents
 from tests.langgraph_dev_server import langgraph_dev
 
 ROOT = Path(__file__).parents[2]
+SCRAPER = "a token for whoever scrapes"
 KEY = "k3y-0f-this-test-made-of-many-different-characters"
 AUTH = """
 from langgraph_sdk import Auth
@@ -56,7 +57,11 @@ def config(tmp_path, **http):
 
 def env(tmp_path):
     url = f"sqlite:///{tmp_path / 'feedback.db'}"
-    return {"LANGCHAIN_FEEDBACK_DATABASE": url, "LANGCHAIN_FEEDBACK_KEYS": KEY}
+    return {
+        "LANGCHAIN_FEEDBACK_DATABASE": url,
+        "LANGCHAIN_FEEDBACK_KEYS": KEY,
+        "LANGCHAIN_FEEDBACK_METRICS_TOKEN": SCRAPER,
+    }
 
 
 def vote(client, trace_id, **options):
@@ -71,11 +76,15 @@ def test_pages_and_signals_beside_the_graphs_with_signed_links_check8(tmp_path, 
     ):
         assert client.get("/ok").json()["ok"] is True
         assert client.get("/feedback/queue").status_code == 401
+        assert client.get("/feedback/metrics").status_code == 401
         token = FeedbackTokens([KEY]).issue("reviewer:Ann", scope="review")
         page = client.get("/feedback/login", params={"reviewer": "Ann", "token": token})
         assert (page.status_code, page.url.path) == (200, "/feedback/queue")
         assert "Ann" in page.text
-        for name in ("clusters", "sources", "corrections", "static/style.css", "v1/feedback.js"):
+        for name in (
+            "clusters", "sources", "corrections", "health", "rankers", "metrics",
+            "static/style.css", "static/plots.css", "v1/feedback.js",
+        ):  # fmt: skip
             assert client.get(f"/feedback/{name}").status_code == 200, name
         reply = vote(client, trace_id)
         assert (reply.status_code, reply.json()["events"][0]["status"]) == (202, "accepted")
@@ -96,8 +105,16 @@ def test_the_servers_own_users_review_where_it_authenticates_check8(tmp_path, tr
     ):
         assert client.get("/feedback/queue").status_code in (401, 403)
         assert vote(client, trace_id).status_code in (401, 403)
+        assert client.get("/feedback/metrics").status_code in (401, 403)
+        token = {"authorization": f"Bearer {SCRAPER}"}
+        assert client.get("/feedback/metrics", headers=token).status_code in (401, 403)
         ann = client.get("/feedback/queue", headers={"x-user": "ann"})
         assert ann.status_code == 200
         assert "ann" in ann.text
         assert client.get("/feedback/queue", headers={"x-user": "bob"}).status_code == 403
+        assert client.get("/feedback/metrics", headers={"x-user": "bob"}).status_code == 401
+        numbers = client.get("/feedback/metrics", headers={"x-user": "ann"}).text
+        assert 'langchain_feedback_asks_7d{namespace="default"} 1.0' in numbers
+        by_token = client.get("/feedback/metrics", headers=token | {"x-user": "bob"})
+        assert by_token.status_code == 200
         assert vote(client, trace_id, headers={"x-user": "bob"}).status_code == 202

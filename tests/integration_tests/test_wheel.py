@@ -153,6 +153,7 @@ def test_all_is_every_other_extra_and_the_readme_is_its_description(wheel: Path)
         by_extra.setdefault(marker.strip("'"), set()).add(need)
     everything, needed = by_extra.pop("all"), by_extra.pop("")
     assert set(metadata.get_all("Provides-Extra")) == {*by_extra, "all"}
+    assert by_extra.pop("train")  # a gigabyte of PyTorch, which nobody wants by accident
     assert everything == set().union(*by_extra.values())
     assert not any("langchain-community" in need for need in needed)
     assert metadata.get_payload() == (ROOT / "README.md").read_text()
@@ -288,6 +289,18 @@ def test_server(extra: Any) -> None:
         print(client.get("/queue").status_code, client.get("/static/style.css").status_code)
     """
     assert extra("server").program(dedent(program)) == ["200 200"]
+
+
+def test_telemetry(extra: Any) -> None:
+    program = """
+        import prometheus_client
+        from langchain_feedback import FeedbackStore
+        from langchain_feedback.integrations.telemetry import instrument
+        store = instrument(FeedbackStore("sqlite://"))
+        store.record_trace("t", "How long?", [])
+        print(len(store.rate("t", 5)) > 0)
+    """
+    assert extra("telemetry").program(dedent(program)) == ["True"]
 
 
 def test_faiss(extra: Any) -> None:

@@ -26,9 +26,14 @@ SMALL = {
     "foldback": ["--seeds", "1", "--sample", "20"],
     "groundedness": [],
     "import_time": ["--runs", "1"],
+    "interleaving": ["--runs", "500"],
     "model_calls": ["--k", "4", "8", "20"],
     "overhead": ["--runs", "6", "--chunks", "40"],
     "quotes": ["--generated", "60", "--patience", "0.02"],
+    "ranker": [
+        *("--runs", "20", "--rows"),
+        "linear,wrong_labels,failing_only,hardest_tree,hardest_logistic,hardest_linear",
+    ],
     "store": ["--events", "600", "--questions", "120", "--runs", "20"],
 }
 
@@ -61,18 +66,23 @@ def test_every_benchmark_is_run_here():
         "foldback",
         "groundedness",
         "import_time",
+        "interleaving",
         "model_calls",
         "overhead",
         "quotes",
+        "ranker",
         "store",
     ],
 )
 def test_a_benchmark_prints_a_table_without_json(name):
-    needed = {"groundedness": "groundedness", "feedback_quality": "feedbackqa_us"}
-    needed["foldback"] = "feedbackqa_us"
+    needed = {"groundedness": "groundedness"} | dict.fromkeys(
+        ("feedback_quality", "foldback", "interleaving", "ranker"), "feedbackqa_us"
+    )
     if name in needed:
         shared_data(needed[name])
-    done = run(name, *SMALL[name])
+    # One run of them is a table as well as many are.
+    fewer = ("--runs", "1") if name in ("interleaving", "ranker") else ()
+    done = run(name, *SMALL[name], *fewer)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 4
     assert "{" not in done.stdout.splitlines()[0]
@@ -353,6 +363,113 @@ def test_duplicates_are_found_and_no_trap_is_called_one():
     assert result["goal"]["wanted"] == {"n": 100_000, "seconds": 60, "peak_mb": 1_500, "traps": 0}
 
 
+# -- the learned ranker
+
+
+@pytest.mark.parametrize(("base", "at_least"), [("dense", 3.0), ("hybrid", 1.5)])
+def test_thirty_reviewed_questions_help_those_of_other_pages_check1(base, at_least):
+    shared_data("feedbackqa_us")
+    result = measured("ranker")
+    assert result["model_calls"] == 0
+    assert list(result[base]) == ["10", "30", "100"]
+    assert all(set(told) == {"mean", "min", "runs"} for told in result[base].values())
+    told = result[base]["30"]
+    assert told["runs"] == 20
+    assert told["mean"] >= at_least
+    assert told["min"] > 0, "no run ends below the base"
+    assert result[base]["10"]["mean"] < told["mean"] < result[base]["100"]["mean"]
+    # What mining finds are failures, and the ranker is tested on all questions.
+    failing = result["rows"]["failing_only"][base]
+    assert min(failing[size]["min"] for size in ("30", "100")) > 0
+
+
+@pytest.mark.parametrize("base", ["dense", "hybrid"])
+def test_three_wrong_labels_of_ten_still_gain_check1(base):
+    shared_data("feedbackqa_us")
+    rows = measured("ranker")["rows"]
+    wrong = rows["wrong_labels"][base]["30"]
+    assert 0 < wrong["mean"] < rows["linear"][base]["30"]["mean"]
+
+
+@pytest.mark.parametrize("base", ["dense", "hybrid"])
+def test_hardest_negatives_ruin_the_order_of_real_questions_check2(base):
+    shared_data("feedbackqa_us")
+    rows = measured("ranker")["rows"]
+    assert rows["hardest_logistic"][base]["30"]["mean"] < -40
+    if "hardest_tree" in rows:  # scikit-learn is installed
+        assert rows["hardest_tree"][base]["30"]["mean"] < -30
+    assert (
+        rows["hardest_linear"][base]["30"]["mean"] > rows["hardest_logistic"][base]["30"]["mean"]
+    )
+
+
+def test_a_retriever_with_the_ranker_gives_the_lists_that_are_measured():
+    shared_data("feedbackqa_us")
+    result = measured("ranker")
+    assert result["retriever"] == {"lists": 20, "same": 20, "model_calls": 0}
+    assert 0 < result["speed"]["score_ms"] < result["speed"]["fit_ms"]
+
+
+def test_the_ranker_benchmark_says_which_data_are_missing(tmp_path):
+    done = run("ranker", "--data", str(tmp_path))
+    assert done.returncode != 0
+    assert "corpus.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- experiments
+
+
+def test_an_experiment_needs_what_the_design_says_check4():
+    shared_data("feedbackqa_us")
+    result = measured("interleaving")
+    assert result["model_calls"] == 0
+    table = [
+        (effect, way, credit)
+        for effect, ways in result["table"].items()
+        for way, credits_ in ways.items()
+        for credit in credits_
+    ]
+    assert len(table) == 18
+    # Thumbs on mixed lists are the one row that differs; see the benchmark.
+    missed = {
+        row
+        for row in table
+        if abs(result["off"][row[0]][row[1]][row[2]]) > 0.2 and row[2] != "thumbs_30"
+    }
+    assert missed == set()
+    assert all(abs(result["off"][effect]["ab"]["thumbs_30"]) <= 0.2 for effect in ("5", "2"))
+
+
+def test_two_that_are_equally_good_are_told_apart_in_one_of_twenty_check4():
+    shared_data("feedbackqa_us")
+    test = measured("interleaving")["test"]
+    assert test["runs"] == 500
+    assert 0.03 <= test["same"]["found"] <= 0.07
+    assert test["same"]["identical"] == 0
+    assert test["same"]["peeking"] >= 2 * test["same"]["found"]
+    assert 0.75 <= test["power"] <= 0.85
+
+
+def test_neutral_picks_spare_most_of_the_questions():
+    shared_data("feedbackqa_us")
+    result = measured("interleaving")
+    needs = list(result["sensitivity"].values())
+    assert needs == sorted(needs)
+    assert result["needed"]["5"]["draft"]["clicks_50"] in needs
+    for rows in result["needed"].values():
+        for credit, needed in rows["draft"].items():
+            assert needed < rows["textbook"][credit] / 2
+        assert rows["draft"]["clicks_50"] < rows["ab"]["clicks_50"] / 10
+
+
+def test_interleaving_says_which_data_are_missing(tmp_path):
+    done = run("interleaving", "--data", str(tmp_path))
+    assert done.returncode != 0
+    assert "qrels.tsv" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # -- Dartboard
 
 
@@ -416,8 +533,9 @@ def test_foldback_displaces_nothing_and_helps_whoever_asks_again():
         assert rows["slot_60"]["hit"] >= rows["slot_70"]["hit"] >= rows["slot_80"]["hit"]
         assert rows["slot_80"]["hit"] >= rows["base"]["hit"]
     assert result["rows"]["asked_again"]["slot_80"]["hit"] == 100
-    assert result["rows"]["elsewhere"]["slot_70"]["hit"] == (
-        result["rows"]["elsewhere"]["base"]["hit"]
+    assert (
+        result["rows"]["elsewhere"]["slot_70"]["hit"]
+        == (result["rows"]["elsewhere"]["base"]["hit"])
     )
     assert result["rows"]["elsewhere"]["naive"]["displaced"] > 0
     assert result["tfidf"]["asked_again"]["outranks"] > 50

@@ -44,7 +44,8 @@ class Upkeep(StoreBase):
         Signals that were received before go, with what they credit; then traces that were
         made before and have no signal left, pins that were taken back before, snapshots that
         were not seen since, and questions, as far as nothing that is kept refers to them.
-        Pins in force stay. It works in short transactions, each complete in itself, so that
+        Pins in force stay, and questions of an experiment with what was said of them, until it
+        is read or stopped. It works in short transactions, each complete in itself, so that
         others hardly wait for it; one that was interrupted goes on when it is called again.
 
         Args:

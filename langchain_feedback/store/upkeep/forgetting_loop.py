@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
 from langchain_feedback.store.care_schema import derived
 from langchain_feedback.store.derived_rows import forget_derived
+from langchain_feedback.store.eval_cases import forget_case_chunks, forget_cases
 from langchain_feedback.store.evidence import batched
+from langchain_feedback.store.learning_schema import ranker_activations
 from langchain_feedback.store.loop_schema import (
     owner_events,
     owner_items,
@@ -41,7 +43,8 @@ def forget_asked(
 
     An item whose question nobody else asked goes, with the pins that its verdict made; so does
     an open one, which mining finds again by other people's traces. Of one that is closed the
-    label stays, without the person's answer and words.
+    label stays, without the person's answer and words. Cases to try rankers on go with their
+    question, or with the trace that they were sampled from.
 
     Args:
         connection: A transaction that excludes other writers of votes.
@@ -50,10 +53,14 @@ def forget_asked(
         own: All traces of the person.
     """
     private = _private_questions(connection, namespace, trace_ids, own)
+    forget_cases(connection, namespace, trace_ids, private)
     _forget_review_items(connection, namespace, trace_ids, private)
     forget_derived(connection, namespace, private, trace_ids)
     keys = _keys(connection, private)
-    for row in _rows(connection, owner_items, namespace, trace_ids):
+    for row in [
+        *_rows(connection, owner_items, namespace, trace_ids),
+        *_nameless(connection, namespace, keys),
+    ]:
         is_private = question_key(row["question"]) in keys
         if is_private and row["kind"] == "missing_document":
             # Where others ask alike, it is opened anew from their questions.
@@ -67,12 +74,14 @@ def forget_asked(
 
 
 def forget_reviewer(connection: Connection, namespace: str, actor: str) -> None:
-    """Take a reviewer's name out of the loop; verdicts stay, as nobody's."""
+    """Take the name of who reviewed, or promoted, out of the loop; what was done stays."""
     his = (review_events.c.namespace == namespace) & (review_events.c.reviewer == actor)
     connection.execute(update(review_events).where(his).values(reviewer=""))
     claimed = (review_items.c.namespace == namespace) & (review_items.c.claimed_by == actor)
     free = {"claimed_by": None, "claimed_until": None, "claim_token": None}
     connection.execute(update(review_items).where(claimed).values(free))
+    acted = (ranker_activations.c.namespace == namespace) & (ranker_activations.c.actor == actor)
+    connection.execute(update(ranker_activations).where(acted).values(actor=None))
     mine = owner_items.c.namespace == namespace
     opened = mine & (owner_items.c.opened_by == actor)
     connection.execute(update(owner_items).where(opened).values(opened_by=None))
@@ -104,8 +113,10 @@ def forget_lost_words(connection: Connection, namespace: str) -> None:
 def forget_chunk_texts(connection: Connection, namespace: str, doomed: Collection[str]) -> None:
     """Take the texts of some chunks out of snapshots, and what answers quoted of them.
 
-    The ids and hashes stay, and with them the verdicts.
+    The ids and hashes stay, and with them the verdicts. Cases to try rankers on lose the text,
+    and go where such a chunk is the right one.
     """
+    forget_case_chunks(connection, namespace, doomed)
     for table in (review_items, owner_items):
         rows = select(table.c.item_id, table.c.snapshot).where(table.c.namespace == namespace)
         for row in connection.execute(rows).all():
@@ -152,7 +163,12 @@ def _forget_review_items(
     connection: Connection, namespace: str, trace_ids: Sequence[str], private: Collection[int]
 ) -> None:
     gone = []
-    for row in _rows(connection, review_items, namespace, trace_ids):
+    rows = {row["item_id"]: row for row in _rows(connection, review_items, namespace, trace_ids)}
+    # Whose trace an item had may have been forgotten before: then it has none any more.
+    asked = review_items.c.question_id.in_(list(private))
+    mine = select(review_items).where(review_items.c.namespace == namespace, asked)
+    rows |= {row["item_id"]: row for row in connection.execute(mine).mappings()}
+    for row in rows.values():
         if row["question_id"] in private:
             _forget_effects(connection, namespace, row["item_id"])
         if row["question_id"] in private or row["state"] == "open":
@@ -228,6 +244,16 @@ def _rows(
     mine: ColumnElement[bool] = table.c.namespace == namespace
     named = mine & table.c.trace_id.in_(trace_ids)
     return connection.execute(select(table).where(named)).mappings().all()
+
+
+def _nameless(
+    connection: Connection, namespace: str, keys: Collection[str]
+) -> list[Mapping[Any, Any]]:
+    """Return the owners' items of some questions that have no trace, or no longer."""
+    mine = (owner_items.c.namespace == namespace) & owner_items.c.trace_id.is_(None)
+    found = select(owner_items).where(mine, owner_items.c.question != "")
+    rows = connection.execute(found).mappings() if keys else ()
+    return [row for row in rows if question_key(row["question"]) in keys]
 
 
 def _without(snapshot: str, *, is_private: bool) -> str:

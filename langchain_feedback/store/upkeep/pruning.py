@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
 from langchain_feedback.store.care_schema import derived, derived_sources
+from langchain_feedback.store.eval_cases import prune_cases
+from langchain_feedback.store.experiments import is_awaited
 from langchain_feedback.store.loop_schema import review_items
 from langchain_feedback.store.questions import forget_memory
 from langchain_feedback.store.schema import (
@@ -50,6 +52,8 @@ class Pruned:
     questions: int
     reviews: int = 0
     """Review items that nobody decided in time."""
+    cases: int = 0
+    """Cases to try rankers on that were retired, or whose question has no trace any more."""
 
 
 def instant_of(older_than: datetime | timedelta, now: datetime) -> datetime:
@@ -75,7 +79,11 @@ def instant_of(older_than: datetime | timedelta, now: datetime) -> datetime:
 
 
 def prune(access: Access, before: datetime) -> Pruned:
-    """Remove what is older than an instant; after each page the evidence is right."""
+    """Remove what is older than an instant; after each page the evidence is right.
+
+    Questions of an experiment stay, with what was said of them, until it is read or stopped:
+    without the first ones it would never reach its end.
+    """
     return Pruned(
         signals=_prune_signals(access, before),
         traces=_prune_traces(access, before),
@@ -83,6 +91,7 @@ def prune(access: Access, before: datetime) -> Pruned:
         snapshots=_prune_snapshots(access, before),
         questions=_prune_questions(access),
         reviews=_prune_reviews(access, before),
+        cases=_prune_cases(access, before),
     )
 
 
@@ -92,6 +101,7 @@ def _prune_signals(access: Access, before: datetime) -> int:
         select(signals.c.seq)
         .outerjoin(traces, traces.c.trace_id == signals.c.trace_id)
         .where(signals.c.namespace == access.namespace, signals.c.received_at < before)
+        .where(traces.c.trace_id.is_(None) | ~is_awaited(access.namespace))
         .order_by(traces.c.question_id, signals.c.seq)
     )
     removed = 0
@@ -122,7 +132,7 @@ def _superseded(connection: Connection, seqs: Sequence[int]) -> list[int]:
 def _prune_traces(access: Access, before: datetime) -> int:
     has_signal = exists(select(1).where(signals.c.trace_id == traces.c.trace_id))
     mine = traces.c.namespace == access.namespace
-    old = mine & (traces.c.created_at < before) & ~has_signal
+    old = mine & (traces.c.created_at < before) & ~has_signal & ~is_awaited(access.namespace)
     statement = select(traces.c.trace_id).where(old).order_by(traces.c.created_at)
     removed = 0
     for page in pages_of(access.read(statement), _TRACES):
@@ -192,6 +202,11 @@ def _prune_reviews(access: Access, before: datetime) -> int:
                 this = update(review_items).where(review_items.c.item_id == row.item_id)
                 connection.execute(this.values(snapshot=snapshot))
     return gone
+
+
+def _prune_cases(access: Access, before: datetime) -> int:
+    with access.page() as (connection, _):
+        return prune_cases(connection, access.namespace, before)
 
 
 def _prune_questions(access: Access) -> int:

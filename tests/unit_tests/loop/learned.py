@@ -54,5 +54,7 @@ def decide(store, trace_id, question, pool, right, *, queue=None, **verdict):
     assert queue.add([made]) == 1
     item = queue.claim("ann")
     given = {"none_exists": True} if not right else {"right_chunks": list(right)}
-    queue.decide(item, "confirm", **(given | verdict))
+    # The guess is the first chunk: it is confirmed to be wrong, unless it is right.
+    said = "reject" if item.guess in right else "confirm"
+    queue.decide(item, said, **(given | verdict))
     return item.item_id

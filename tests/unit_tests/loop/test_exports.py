@@ -8,7 +8,8 @@ import pytest
 from langchain_core.documents import Document
 
 from langchain_feedback.errors import StoreError
-from langchain_feedback.loop import _export_files, exports
+from langchain_feedback.loop import exports
+from langchain_feedback.loop._exporting import files as _export_files
 from langchain_feedback.loop.exports import export
 from langchain_feedback.loop.mining import mine
 from langchain_feedback.loop.review import ReviewQueue

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from langchain_feedback.demo.handbook import golden_questions, handbook_documents, stop_words
 from langchain_feedback.errors import UnknownTraceError
 from langchain_feedback.local.tfidf import TfidfRetriever
-from langchain_feedback.loop._failure_facts import other_figures
+from langchain_feedback.loop._triage.failure_facts import other_figures
 from langchain_feedback.loop.failures import classify_failure, classify_failures
 from langchain_feedback.store.alarms import close_alarm, raise_alarm
 from langchain_feedback.store.asking import read_asks

@@ -351,3 +351,19 @@ def test_a_burst_is_one_item_that_is_dropped_kept_and_undone_check10(store):
     assert max(cells.values()) > 0
     with reading(store):
         assert ANSWER == ""
+
+
+def test_a_document_that_was_corrected_since_the_item_was_mined_gets_no_alarm(store):
+    queue = filled(store)
+    mended = HANDBOOK["refund-window"].model_copy(update={"page_content": "Thirty days now."})
+    asked(store, "Another question?", [mended], actor="eve")
+    queue.decide(queue.claim("ann"), "confirm", failure_class="stale_document")
+    assert open_alarms(store) == []
+
+
+def test_a_document_that_the_reviewer_calls_right_gets_no_alarm(store):
+    queue = filled(store)
+    item = queue.claim("ann")
+    assert item.guess == "refund-window"
+    queue.decide(item, "reject", right_chunks=["refund-window"], failure_class="stale_document")
+    assert open_alarms(store) == []

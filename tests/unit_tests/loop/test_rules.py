@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_feedback.loop._denials import denies
-from langchain_feedback.loop._rules import (
+from langchain_feedback.loop._deriving.denials import denies
+from langchain_feedback.loop._deriving.rules import (
     contradicts,
     is_regenerated,
     is_rephrased,

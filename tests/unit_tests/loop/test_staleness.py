@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from sqlalchemy import update
 
 from langchain_feedback.demo.handbook import handbook_documents
-from langchain_feedback.loop._complaints import Judged, watch
+from langchain_feedback.loop._triage.complaints import Judged, watch
 from langchain_feedback.loop.staleness import check_sources, cusum, open_alarms
 from langchain_feedback.store.alarms import close_alarm, raise_alarm, read_alarms
 from langchain_feedback.store.feedback_store import FeedbackStore

@@ -7,13 +7,17 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from langchain_feedback.errors import NotEnoughFeedbackError
+from langchain_feedback import FeedbackStore
+from langchain_feedback.errors import ArtifactError, NotEnoughFeedbackError, RankerError
 from langchain_feedback.loop.finding import find_traces
+from langchain_feedback.loop.job import loader_of
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.loop.training import train_ranker, training_groups
 from langchain_feedback.ranking.estimating import LinearEstimator
 from langchain_feedback.ranking.linear import LinearRanker
+from langchain_feedback.ranking.loading import load_ranker
 from langchain_feedback.ranking.views import Candidates
 from langchain_feedback.store.learning_schema import eval_cases, ranker_activations, rankers
 from langchain_feedback.store.questions import question_key
@@ -140,19 +144,79 @@ def test_titles_teach_as_a_retriever_gives_them(store):
         assert group.documents[2].metadata.get("title") is None
 
 
-def test_chunks_that_the_base_did_not_find_stand_outside_its_order(store):
+def test_what_was_added_to_a_pool_teaches_nothing(store):
+    """In use a ranker sees what the base found, before anything is added."""
     pool = pool_of(1)
-    chunks = [TracedChunk(pool[5], 0, None, "pinned")]
-    chunks += [TracedChunk(one, at + 1, at) for at, one in enumerate(pool[:5])]
-    for number in range(6):
+    added = [TracedChunk(pool[5], 0, None, "pinned"), TracedChunk(pool[4], 1, None, "injected")]
+    chunks = [*added, *(TracedChunk(one, at + 2, at) for at, one in enumerate(pool[:4]))]
+    for number in range(12):
         question = f"Question {number} of topic?"
         trace_id = asked(store, question, chunks, actor="u")
-        decide(store, trace_id, question, pool, [pool[3].id])
-    groups = training_groups(store).groups
-    assert groups
-    for group in groups:
-        assert list(group.base_rank) == [0, 1, 2, 3, 4, -1]
+        decide(store, trace_id, question, pool, [pool[3 if number % 2 else 5].id])
+    taught = training_groups(store)
+    assert taught.groups
+    assert taught.outside
+    for group in taught.groups:
+        assert list(group.base_rank) == [0, 1, 2, 3]
         assert [group.documents[at].id for at in group.right] == ["q1-3"]
+
+
+def test_a_newer_verdict_that_no_document_answers_ends_the_older_label(store):
+    for number in range(8):
+        reviewed(store, number)
+    before = len(training_groups(store).groups)
+    for number in range(8):
+        pool = [*pool_of(number)[:5], Document(f"New {number}.", id=f"new-{number}")]
+        reviewed(store, number, pool=pool, right=None)
+    assert before
+    assert training_groups(store).groups == ()
+
+
+def test_near_duplicates_stay_together_when_the_embedder_changes(tmp_path):
+    """Vectors of two models do not compare; then the words decide, on both sides alike."""
+    old = DeterministicFakeEmbedding(size=8)
+    new = DeterministicFakeEmbedding(size=16)
+    wordings = ("What is the answer to topic alpha{}?", "what's the answer to the topic alpha{}")
+    for embeddings, wording in zip((old, new), wordings, strict=True):
+        with FeedbackStore(f"sqlite:///{tmp_path}/f.db", embeddings=embeddings) as store:
+            for number in range(20):
+                reviewed(store, number, question=wording.format(number), pool=pool_of(number))
+    with FeedbackStore(f"sqlite:///{tmp_path}/f.db", embeddings=new) as store:
+        keys = set(training_groups(store).keys)
+    for number in range(20):
+        pair = [question_key(wording.format(number)) in keys for wording in wordings]
+        assert pair[0] == pair[1]
+
+
+class Versioned:
+    """A feature that is made anew under its old name."""
+
+    def __init__(self, version):
+        self.version = version
+
+    def __call__(self, question, documents):
+        return [float(at) for at, _ in enumerate(documents)]
+
+
+def test_another_version_of_a_feature_makes_another_ranker_and_is_refused_by_the_old_one(store):
+    filled(store, 20)
+    made = {
+        name: train_ranker(
+            store, estimator=LinearEstimator(extra_features={"model": Versioned(name)}, least=5)
+        )
+        for name in ("1", "2")
+    }
+    assert made["1"].ranker_id != made["2"].ranker_id
+    load_ranker("linear", made["1"].artifact, extra_features={"model": Versioned("1")})
+    with pytest.raises(ArtifactError, match="version '1' of the feature 'model'"):
+        load_ranker("linear", made["1"].artifact, extra_features={"model": Versioned("2")})
+
+
+def test_nothing_is_counted_where_nothing_is_new(store, monkeypatch):
+    filled(store)
+    first = train_ranker(store)
+    monkeypatch.setattr("langchain_feedback.loop.training._texts", None)
+    assert train_ranker(store) == first
 
 
 def test_namespaces_learn_apart(store):
@@ -191,6 +255,44 @@ def test_any_estimator_fits_in(store):
         reviewed(store, number)
     record = train_ranker(store, estimator=Backwards())
     assert (record.kind, json.loads(record.artifact)) == ("backwards", {"way": "back"})
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "said"),
+    [
+        pytest.param("to_json", lambda self: {"way": "back"}, "must return a text", id="a dict"),
+        pytest.param("score", lambda self, question, pool: [1.0], "one finite number", id="one"),
+        pytest.param(
+            "score",
+            lambda self, question, pool: [len(one) for one in pool],
+            "is no ranker",
+            id="iterates",
+        ),
+    ],
+)
+def test_what_cannot_order_a_pool_is_not_kept(store, name, method, said):
+    for number in range(8):
+        reviewed(store, number)
+    broken = type("Broken", (Backwards,), {name: method})
+    with pytest.raises(RankerError, match=said):
+        train_ranker(store, estimator=broken())
+    assert rows(store, rankers) == []
+
+
+def test_an_estimators_own_load_reads_its_rankers_and_no_others(store):
+    class Loads(Backwards):
+        def load(self, artifact):
+            return json.loads(artifact)
+
+    for number in range(8):
+        reviewed(store, number)
+    mine = train_ranker(store, estimator=Loads())
+    linear = train_ranker(store, estimator=LinearEstimator(least=2))
+    load = loader_of(Loads())
+    assert load(mine) == {"way": "back"}
+    assert isinstance(load(linear), LinearRanker)
+    assert loader_of(LinearEstimator()) is None
+    assert loader_of(None) is None
 
 
 def test_an_estimator_that_fails_leaves_nothing(store):

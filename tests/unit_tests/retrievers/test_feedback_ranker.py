@@ -152,7 +152,20 @@ def test_a_ranker_that_fails_costs_its_order_and_is_named_once(store, caplog, br
     assert "ranker_rank" not in marks(retriever.invoke(REFUND)[0])
 
 
-@pytest.mark.parametrize("wrong", ["newest", 3, object()])
+class PairScorer:
+    def score(self, text_pairs):
+        return [0.0 for _ in text_pairs]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param("newest", id="a word"),
+        pytest.param(3, id="a number"),
+        pytest.param(LinearRanker, id="a class"),
+        pytest.param(PairScorer(), id="a cross-encoder"),
+    ],
+)
 def test_what_is_no_ranker_is_refused(store, wrong):
     with pytest.raises(ValueError, match=r'ranker is "active", None, or has `score'):
         wrap(store, ranker=wrong)
@@ -302,6 +315,106 @@ def test_threads_share_one_retriever(store):
     for thread in threads:
         thread.join()
     assert found == ["c5"] * 8
+
+
+def test_what_cannot_be_loaded_is_tried_again_at_the_next_look(store):
+    keep(store, trained().to_json(), kind="mine")
+    make_active(store)
+    tried = []
+
+    def load(record):
+        tried.append(record.ranker_id)
+        if len(tried) < 3:
+            raise OSError(5, "the share is away")
+        return Reversed()
+
+    retriever = at_once(wrap(store, load_ranker=load))
+    found = [ids(retriever.invoke(REFUND))[0] for _ in range(4)]
+    assert (found, len(tried)) == (["c0", "c0", "c5", "c5"], 3)
+
+
+def test_a_loader_may_leave_the_packages_own_kinds_to_it(store):
+    keep(store, trained().to_json())
+    make_active(store)
+    retriever = at_once(wrap(store, refunds(), load_ranker=lambda record: None))
+    assert ids(retriever.invoke(REFUND))[0] == "c5"
+
+
+def test_what_was_rolled_back_never_goes_on(store, caplog):
+    keep(store, trained().to_json(), ranker_id="old", kind="gone")
+    keep(store, trained().to_json(), ranker_id="bad")
+    make_active(store, "bad")
+    retriever = at_once(wrap(store, refunds()))
+    assert ids(retriever.invoke(REFUND))[0] == "c5"
+    make_active(store, "old", action="rollback")  # and that one cannot be loaded
+    with caplog.at_level(logging.WARNING):
+        found = retriever.invoke(REFUND)
+    assert ids(found)[0] == "c0"
+    assert store.trace(trace_id_of(found)).ranker_id is None
+    assert any("old" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("first", ["", "  "])
+def test_a_blank_question_does_not_use_up_the_look(store, first):
+    keep(store, trained().to_json())
+    make_active(store)
+    retriever = wrap(store, refunds())
+    retriever.invoke(first)
+    assert ids(retriever.invoke(REFUND))[0] == "c5"
+
+
+def test_a_store_that_failed_at_the_first_question_is_asked_at_the_next_one(store, monkeypatch):
+    keep(store, trained().to_json())
+    make_active(store)
+    retriever = wrap(store, refunds())
+    with monkeypatch.context() as patched:
+        patched.setattr(FeedbackStore, "evidence_for", lambda *_, **__: 1 / 0)
+        retriever.invoke(REFUND)
+    assert ids(retriever.invoke(REFUND))[0] == "c5"
+
+
+def test_all_of_a_first_batch_get_the_rankers_order(store):
+    keep(store, trained().to_json())
+    make_active(store)
+    retriever = wrap(store, refunds())
+    found = retriever.batch([REFUND] * 8, {"max_concurrency": 8})
+    assert [ids(one)[0] for one in found] == ["c5"] * 8
+
+
+def test_a_copy_goes_by_its_own_store_and_ranker(store):
+    keep(store, trained().to_json())
+    make_active(store)
+    mine = at_once(wrap(store, refunds()))
+    assert ids(mine.invoke(REFUND))[0] == "c5"
+    other = mine.model_copy(update={"store": store.scoped("other")})
+    found = other.invoke(REFUND)
+    assert ids(found)[0] == "c0"
+    assert other.store.trace(trace_id_of(found)).ranker_id is None
+    assert ids(mine.model_copy(update={"ranker": None}).invoke(REFUND))[0] == "c0"
+    assert ids(mine.model_copy(update={"ranker": Reversed()}).invoke(REFUND))[0] == "c5"
+    mine.ranker = None
+    assert ids(mine.invoke(REFUND))[0] == "c0"
+
+
+def test_a_trace_names_no_ranker_that_gave_no_order(store):
+    keep(store, "{}", kind="mine")
+    make_active(store)
+
+    class Broken:
+        def score(self, question, candidates):
+            raise ValueError
+
+    found = wrap(store, load_ranker=lambda record: Broken()).invoke(REFUND)
+    assert store.trace(trace_id_of(found)).ranker_id is None
+
+
+def test_the_active_one_is_not_watched_too(store):
+    keep(store, trained().to_json())
+    make_active(store)
+    make_active(store, role="shadow", action="shadow")
+    found = wrap(store, refunds()).invoke(REFUND)
+    record = store.trace(trace_id_of(found))
+    assert (record.ranker_id, record.shadow_id) == ("r1", None)
 
 
 # -- traces that another retriever keeps

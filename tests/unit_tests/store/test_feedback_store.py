@@ -33,7 +33,6 @@ from langchain_feedback.store import (
     evidence,
     incoming,
     learning_schema,
-    loop_schema,
     schema,
     tracing,
     voting,
@@ -630,7 +629,7 @@ def test_the_tables_are_what_this_release_reads(url):
         context = MigrationContext.configure(
             connection, opts={"include_name": lambda name, *_: name != "lcf_version"}
         )
-        (metadata,) = {one.metadata for one in (schema, loop_schema, learning_schema, care_schema)}
+        (metadata,) = {one.metadata for one in (schema, learning_schema, care_schema)}
         assert compare_metadata(context, metadata) == []
 
 

@@ -1,0 +1,1 @@
+"""Where cases come from, and which questions may become one."""

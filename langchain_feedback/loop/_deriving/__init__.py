@@ -1,0 +1,1 @@
+"""What the next question says of the answer before."""

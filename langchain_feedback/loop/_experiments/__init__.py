@@ -1,0 +1,1 @@
+"""How large an experiment must be, what came of it, and what that says."""

@@ -1,0 +1,1 @@
+"""How a ranker is tried, and what decides."""

@@ -1,0 +1,1 @@
+"""From a correction to its proof."""

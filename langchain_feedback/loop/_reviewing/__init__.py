@@ -1,0 +1,1 @@
+"""What a verdict is, and what it does."""
