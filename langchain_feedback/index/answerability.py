@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import bindparam, update
 
 from langchain_feedback.documents import content_hash
-from langchain_feedback.index._quality_rows import keep_scores, scores_of
+from langchain_feedback.index._gating.scores import keep_scores, scores_of
 from langchain_feedback.index.ledger import in_batches
 from langchain_feedback.index.quality import SCORING_VERSION, score_chunk
 from langchain_feedback.judges.asking import Asker, Prompt, Reply, Steps

@@ -13,12 +13,12 @@ from langchain_core.documents import Document
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
-from langchain_feedback.index._foldback_deciding import decide
-from langchain_feedback.index._foldback_gate import Gate
-from langchain_feedback.index._foldback_job import Applied, Job
-from langchain_feedback.index._foldback_lookup import Asked, known_of, nearest, slot_of
-from langchain_feedback.index._foldback_plan import Change, FoldBackError, Plan, Rules
-from langchain_feedback.index._foldback_primary import rests_on
+from langchain_feedback.index._foldback.deciding import decide
+from langchain_feedback.index._foldback.gate import Gate
+from langchain_feedback.index._foldback.job import Applied, Job
+from langchain_feedback.index._foldback.lookup import Asked, known_of, nearest, slot_of
+from langchain_feedback.index._foldback.plan import Change, FoldBackError, Plan, Rules
+from langchain_feedback.index._foldback.primary import rests_on
 from langchain_feedback.index.ledger import TableLedger
 from langchain_feedback.index.writer import IndexWriter
 from langchain_feedback.retrievers._reach import Resolve

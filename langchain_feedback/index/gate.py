@@ -20,8 +20,8 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import ConfigDict, SkipValidation
 
 from langchain_feedback.documents import chunk_key, content_hash, text_key
-from langchain_feedback.index._quality_rows import Scored, keep_scores, scored_as, scores_of
-from langchain_feedback.index._standing import Standing, standings
+from langchain_feedback.index._gating.scores import Scored, keep_scores, scored_as, scores_of
+from langchain_feedback.index._gating.standing import Standing, standings
 from langchain_feedback.index.ledger import in_batches
 from langchain_feedback.index.quality import score_chunk
 from langchain_feedback.store.forks import renew_after_fork

@@ -17,9 +17,9 @@ from langchain_core.documents import Document
 from sqlalchemy import select
 
 from langchain_feedback.documents import chunk_key, content_hash
-from langchain_feedback.index._jobs_lease import JobBusyError, JobLease, Shard
-from langchain_feedback.index._jobs_nightly import NightlyReport, Step, nightly
-from langchain_feedback.index._quality_rows import keep_scores, scores_of
+from langchain_feedback.index._gating.scores import keep_scores, scores_of
+from langchain_feedback.index._jobs.lease import JobBusyError, JobLease, Shard
+from langchain_feedback.index._jobs.nightly import NightlyReport, Step, nightly
 from langchain_feedback.index.quality import ChunkQuality, score_batch
 from langchain_feedback.store.schema import chunks
 from langchain_feedback.store.transactions import clock, reading, writing

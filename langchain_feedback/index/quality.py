@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 
-from langchain_feedback.index import _display, _sentences
-from langchain_feedback.index._kinds import Chunk, Kind
-from langchain_feedback.index._legibility import legibility
-from langchain_feedback.index._navigation import navigation
-from langchain_feedback.index._repetition import repetition
+from langchain_feedback.index._quality import display, sentences
+from langchain_feedback.index._quality.kinds import Chunk, Kind
+from langchain_feedback.index._quality.legibility import legibility
+from langchain_feedback.index._quality.navigation import navigation
+from langchain_feedback.index._quality.repetition import repetition
 
 __all__ = ["GATING", "SCORING_VERSION", "ChunkQuality", "score_batch", "score_chunk"]
 
@@ -85,7 +85,7 @@ class ChunkQuality:
     @property
     def composite(self) -> float:
         """For display: `density^0.6 x sufficiency^0.4`. Never a weight in a ranking."""
-        return _display.composite(self.density, self.sufficiency)
+        return display.composite(self.density, self.sufficiency)
 
 
 def score_chunk(text: str, *, before: str | None = None, after: str | None = None) -> ChunkQuality:
@@ -115,9 +115,9 @@ def score_chunk(text: str, *, before: str | None = None, after: str | None = Non
         "legibility": legibility(chunk),
         "repetition": repetition(chunk),
         "navigation": navigation(chunk),
-        "statement": _sentences.statement(chunk),
-        "start": _sentences.start(chunk, before),
-        "end": _sentences.end(chunk, after),
+        "statement": sentences.statement(chunk),
+        "start": sentences.start(chunk, before),
+        "end": sentences.end(chunk, after),
     }
     low = [reason for name, reason in (GATING | _ADVICE).items() if checks[name] < _THRESHOLD]
     return ChunkQuality(
@@ -129,7 +129,7 @@ def score_chunk(text: str, *, before: str | None = None, after: str | None = Non
         start=checks["start"],
         end=checks["end"],
         units=chunk.units,
-        reasons=(*low, *_display.surface(chunk)),
+        reasons=(*low, *display.surface(chunk)),
         gated=any(reason in low for reason in GATING.values()),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_feedback.index._retirement_audit import (
+from langchain_feedback.index._retirement.audit import (
     Action,
     Restored,
     Retired,
@@ -20,8 +20,8 @@ from langchain_feedback.index._retirement_audit import (
     note_restored,
     set_status,
 )
-from langchain_feedback.index._retirement_facts import Found, known_chunks
-from langchain_feedback.index._retirement_index import (
+from langchain_feedback.index._retirement.facts import Found, known_chunks
+from langchain_feedback.index._retirement.index import (
     NotRestoredError,
     Present,
     as_candidate,
@@ -30,15 +30,15 @@ from langchain_feedback.index._retirement_index import (
     put_back,
     to_undo,
 )
-from langchain_feedback.index._retirement_plan import (
+from langchain_feedback.index._retirement.plan import (
     Candidate,
     Facts,
     Held,
     RetirementPlan,
     planned,
 )
-from langchain_feedback.index._retirement_rules import RetirementRules
-from langchain_feedback.index._writer_errors import PlanChangedError
+from langchain_feedback.index._retirement.rules import RetirementRules
+from langchain_feedback.index.errors import PlanChangedError
 from langchain_feedback.store.parts.base import twin
 from langchain_feedback.store.transactions import clock, reading, writing
 

@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_feedback.index._characters import count_characters, units
-from langchain_feedback.index._foldback_gate import wilson_lower
-from langchain_feedback.index._suggestions_cuts import Span, cuts, joined
-from langchain_feedback.index._suggestions_records import Suggestion, SuggestionRules
-from langchain_feedback.index._suggestions_uses import (
+from langchain_feedback.index._foldback.gate import wilson_lower
+from langchain_feedback.index._quality.characters import count_characters, units
+from langchain_feedback.index._suggestions.cuts import Span, cuts, joined
+from langchain_feedback.index._suggestions.records import Suggestion, SuggestionRules
+from langchain_feedback.index._suggestions.uses import (
     Part,
     Use,
     Uses,

@@ -20,7 +20,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
 
 from langchain_feedback.documents import copy_document
-from langchain_feedback.index._versions_following import Follower, Opened
+from langchain_feedback.index._versions.following import Follower, Opened
 from langchain_feedback.index.versions import IndexRegistry, IndexVersion
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.traces import (

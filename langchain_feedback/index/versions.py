@@ -9,17 +9,20 @@ from collections.abc import Iterable
 
 from langchain_core.documents import Document
 
-from langchain_feedback.index._versions_base import Hook, OpenVersion
-from langchain_feedback.index._versions_building import Building
-from langchain_feedback.index._versions_carry import Carried, carry_evidence
-from langchain_feedback.index._versions_checks import check_embedder
-from langchain_feedback.index._versions_clearing import Clearing
-from langchain_feedback.index._versions_embedder import (
+from langchain_feedback.index._versions.base import Hook, OpenVersion
+from langchain_feedback.index._versions.building import Building
+from langchain_feedback.index._versions.carry import Carried, carry_evidence
+from langchain_feedback.index._versions.checks import check_embedder
+from langchain_feedback.index._versions.clearing import Clearing
+from langchain_feedback.index._versions.embedder import (
     EmbedderFingerprint,
     embeddings_of,
     fingerprint_of,
 )
-from langchain_feedback.index._versions_errors import (
+from langchain_feedback.index._versions.folders import checked_folder, sealed_folder
+from langchain_feedback.index._versions.rows import Activation, IndexVersion
+from langchain_feedback.index._versions.switching import Switched, Switching
+from langchain_feedback.index.errors import (
     EmbedderMismatchError,
     NoActiveVersionError,
     UnknownVersionError,
@@ -27,9 +30,6 @@ from langchain_feedback.index._versions_errors import (
     VersionError,
     VersionRefusedError,
 )
-from langchain_feedback.index._versions_folders import checked_folder, sealed_folder
-from langchain_feedback.index._versions_rows import Activation, IndexVersion
-from langchain_feedback.index._versions_switching import Switched, Switching
 from langchain_feedback.store.parts.base import twin
 
 __all__ = [

@@ -17,17 +17,17 @@ from uuid import uuid4
 from langchain_core.documents import Document
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_feedback.index._writer_errors import (
+from langchain_feedback.index._writer.folders import SavedFolder
+from langchain_feedback.index._writer.plan import Plan, Request, planned
+from langchain_feedback.index._writer.steps import Steps
+from langchain_feedback.index._writer.stores import checked_store, found_in, identified
+from langchain_feedback.index.errors import (
     IndexBusyError,
     IndexWriteError,
     PlanChangedError,
     TooManyRemovalsError,
     UnsupportedIndexError,
 )
-from langchain_feedback.index._writer_folders import SavedFolder
-from langchain_feedback.index._writer_plan import Plan, Request, planned
-from langchain_feedback.index._writer_steps import Steps
-from langchain_feedback.index._writer_stores import checked_store, found_in, identified
 from langchain_feedback.index.ledger import Ledger
 
 if TYPE_CHECKING:

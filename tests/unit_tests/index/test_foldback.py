@@ -174,7 +174,7 @@ class TestTheExtraSlot:
         foldback = plain.served()
         retriever = plain.retriever(foldback=foldback)
         monkeypatch.setattr(
-            "langchain_feedback.index._foldback_lookup.read_derived", lambda *_, **__: 1 / 0
+            "langchain_feedback.index._foldback.lookup.read_derived", lambda *_, **__: 1 / 0
         )
         assert len(retriever.invoke(MONEY)) == 2
 

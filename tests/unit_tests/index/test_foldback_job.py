@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 
 from langchain_feedback import FeedbackStore
 from langchain_feedback.errors import ReviewError, UnknownItemError
-from langchain_feedback.index._foldback_gate import Gate, Tally, Vote, tally, wilson_lower
-from langchain_feedback.index._foldback_mining import derived_id_of, quotes_are_proved
+from langchain_feedback.index._foldback.gate import Gate, Tally, Vote, tally, wilson_lower
+from langchain_feedback.index._foldback.mining import derived_id_of, quotes_are_proved
 from langchain_feedback.index.foldback import FoldBackError
 from langchain_feedback.index.writer import PlanChangedError
 from langchain_feedback.loop.review import ReviewQueue

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langchain_feedback import FeedbackRetriever
-from langchain_feedback.index._retirement_rules import Tally, Vote, tally, wilson_upper
+from langchain_feedback.index._retirement.rules import Tally, Vote, tally, wilson_upper
 from langchain_feedback.index.catalog import ChunkCatalog
 from langchain_feedback.index.gate import QualityGate
 from langchain_feedback.index.ledger import TableLedger

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langchain_feedback.index._suggestions_cuts import Span, cuts, joined
+from langchain_feedback.index._suggestions.cuts import Span, cuts, joined
 from langchain_feedback.index.catalog import ChunkCatalog
 from langchain_feedback.index.gate import QualityGate
 from langchain_feedback.index.suggestions import (
