@@ -15,14 +15,19 @@ import numpy as np
 from langchain_core.documents import Document
 
 __all__ = [
+    "DERIVED_KEY",
     "chunk_key",
     "content_hash",
     "copy_document",
+    "is_derived",
     "plain",
     "source_of",
     "text_key",
     "unique_documents",
 ]
+
+DERIVED_KEY = "derived"
+"""Marks, in a document's metadata, what is no source but an answer that was given before."""
 
 _FINER = ("ns", "ps", "fs", "as")
 """Units of time that Python's own types cannot hold."""
@@ -117,6 +122,19 @@ def plain(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:  # noqa: BLE001  a lock or a client in metadata must not cost the answer
         return value
+
+
+def is_derived(document: Document) -> bool:
+    """Tell whether a document is an answer that was folded back: nothing can rest on it.
+
+    Example:
+        >>> is_derived(Document("14 days.", metadata={"derived": True, "derived_id": "1"}))
+        True
+        >>> is_derived(Document("14 days.", metadata={"derived": True}))  # somebody else's word
+        False
+    """
+    marks = document.metadata if isinstance(document, Document) else {}
+    return marks.get(DERIVED_KEY) is True and isinstance(marks.get("derived_id"), str)
 
 
 def source_of(document: Document) -> str:

@@ -8,12 +8,14 @@ from langchain_core.utils.uuid import uuid7
 
 __all__ = [
     "ATTEMPT_KEY",
+    "INDEX_VERSION_KEY",
     "MARKS_KEY",
     "SEARCHED_FOR_KEY",
     "TRACE_ID_KEY",
     "UNRECORDED_KEY",
     "Retrieved",
     "asker_of",
+    "index_version_of",
     "marks_of",
     "new_trace_id",
     "storable",
@@ -37,6 +39,10 @@ answer is found by it. It is no request to join that trace, as `TRACE_ID_KEY` is
 UNRECORDED_KEY = "feedback_unrecorded"
 """The key under which a retriever that keeps the trace itself tells those below it to keep none:
 they rank as ever."""
+
+INDEX_VERSION_KEY = "feedback_index_version"
+"""The key under which a retriever over versions of an index tells those below it which one is
+searched; those above it read it in the marks of documents."""
 
 
 def new_trace_id() -> str:
@@ -126,6 +132,18 @@ def trace_id_of(
         msg = f"These documents carry {what}. Pass what one call of a FeedbackRetriever returned."
         raise ValueError(msg)
     return trace_id
+
+
+def index_version_of(run: Mapping[str, Any], documents: Iterable[Document]) -> str | None:
+    """Return the version of the index that is searched: by a run's metadata, else by marks.
+
+    Example:
+        >>> found = Document("A refund.", metadata={"feedback": {"index_version": "v2"}})
+        >>> index_version_of({}, [found]), index_version_of({"feedback_index_version": "v1"}, [])
+        ('v2', 'v1')
+    """
+    told = (run.get(INDEX_VERSION_KEY), *(marks_of(one).get("index_version") for one in documents))
+    return next((version for version in told if isinstance(version, str)), None)
 
 
 def asker_of(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -20,7 +20,13 @@ _HELP = (
     "the question, or n for none exists, and =TEXT for what would be right. s skip, u undo, "
     "q quit. Example: 1 2 4 =It takes 30 days."
 )
+_FOLD_BACK = (
+    "1 serve this answer again, 2 never, 3 unclear; =TEXT for what would be right. s skip, "
+    "u undo, q quit."
+)
 _BURST = "1 drop these signals, 2 keep them, 3 unclear. s skip, u undo, q quit."
+_HELPS = {"burst": _BURST, "foldback": _FOLD_BACK}
+_KINDS = {"burst": "burst", "foldback": "an answer to serve again"}
 _VERDICTS: Mapping[str, Verdict] = {"1": "confirm", "2": "reject", "3": "unclear"}
 _LONGEST = 600
 
@@ -66,7 +72,7 @@ def _answered(
             if given == "q":
                 return "quit"
             if given == "?":
-                console.print(Text(_BURST if item.kind == "burst" else _HELP, "dim"))
+                console.print(Text(_HELPS.get(item.kind, _HELP), "dim"))
                 continue
             if given == "s":
                 queue.skip(item)
@@ -124,7 +130,7 @@ def _show(console: Console, item: ReviewItem) -> None:
             body.append(Text(plain_text(f"“{words}”"), "yellow"))
     for number, chunk in enumerate(seen.get("chunks") or (), 1):
         body.append(_chunk(number, chunk, is_guess=chunk["chunk_id"] == item.guess))
-    kind = "burst" if item.kind == "burst" else (item.failure_class or "").replace("_", " ")
+    kind = _KINDS.get(item.kind) or (item.failure_class or "").replace("_", " ")
     console.print(
         Panel(
             Group(*body),

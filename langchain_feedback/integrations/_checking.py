@@ -7,7 +7,7 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable
 
-from langchain_feedback.documents import chunk_key, copy_document
+from langchain_feedback.documents import chunk_key, copy_document, is_derived
 from langchain_feedback.integrations._driving import Ask, Step
 from langchain_feedback.integrations._turn import Turn
 from langchain_feedback.judges import prompts
@@ -144,10 +144,10 @@ def _unknown(error: Exception) -> Verification:
 
 
 def _distinct(documents: list[Document], id_field: str | None) -> list[Document]:
-    """Copy the documents that hold text, each once; two indexes may use the same ids."""
+    """Copy the sources that hold text, each once; two indexes may use the same ids."""
     first = {
         (chunk_key(document, id_field), document.page_content): document
         for document in reversed(documents)
-        if document.page_content.strip()
+        if document.page_content.strip() and not is_derived(document)
     }
     return [copy_document(document) for document in reversed(first.values())]

@@ -13,6 +13,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallb
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import run_in_executor
 
+from langchain_feedback.documents import is_derived
+
 __all__ = [
     "AnswerGenerator",
     "AnswerVerifier",
@@ -164,7 +166,7 @@ class Judge(Runnable[RequestT, ResultT], ABC, Generic[RequestT, ResultT]):
 
     def invoke(self, input: RequestT, config: RunnableConfig | None = None, **_: Any) -> ResultT:  # noqa: A002
         """Judge one request."""
-        return self._call_with_config(cast("Any", self.judge), input, config)
+        return self._call_with_config(cast("Any", self.judge), self._offered(input), config)
 
     async def ainvoke(
         self,
@@ -173,7 +175,12 @@ class Judge(Runnable[RequestT, ResultT], ABC, Generic[RequestT, ResultT]):
         **_: Any,
     ) -> ResultT:
         """Judge one request without blocking the event loop."""
-        return await self._acall_with_config(cast("Any", self.ajudge), input, config)
+        judge = cast("Any", self.ajudge)
+        return await self._acall_with_config(judge, self._offered(input), config)
+
+    def _offered(self, request: RequestT) -> RequestT:
+        """Return what is judged."""
+        return request
 
     @abstractmethod
     def judge(self, request: RequestT, config: RunnableConfig) -> ResultT:
@@ -188,15 +195,24 @@ class DocumentGrader(Judge[GradingRequest, list[Grade]]):
     """Grades each chunk: one `Grade` for each document, in order."""
 
 
-class GroundednessChecker(Judge[CheckingRequest, Groundedness]):
+class _Proof(Judge[CheckingRequest, ResultT]):
+    """Judges what answers rest on: no answer rests on an earlier one that was folded back."""
+
+    def _offered(self, request: CheckingRequest) -> CheckingRequest:
+        sources = [document for document in request["documents"] if not is_derived(document)]
+        same = len(sources) == len(request["documents"])
+        return request if same else CheckingRequest(**{**request, "documents": sources})
+
+
+class GroundednessChecker(_Proof[Groundedness]):
     """Says whether an answer rests on the chunks."""
 
 
-class Highlighter(Judge[CheckingRequest, list[Citation]]):
+class Highlighter(_Proof[list[Citation]]):
     """Finds the passages that support an answer."""
 
 
-class AnswerVerifier(Judge[CheckingRequest, Verification]):
+class AnswerVerifier(_Proof[Verification]):
     """Checks an answer and cites what proves it, in one go."""
 
 

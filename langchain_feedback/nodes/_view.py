@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 
+from langchain_feedback.documents import is_derived
 from langchain_feedback.nodes.keys import DEFAULTS, StateKeys
 
 __all__ = ["StateView", "Update"]
@@ -93,8 +94,9 @@ class StateView:
 
     @property
     def kept(self) -> list[Document]:
-        """The kept chunks that hold any text."""
-        return [document for document in self.get("kept") if document.page_content.strip()]
+        """The kept chunks that hold any text; none where no answer could rest on any of them."""
+        kept = [document for document in self.get("kept") if document.page_content.strip()]
+        return kept if any(not is_derived(document) for document in kept) else []
 
     def _lookup(self, name: str | None) -> Any:
         if name is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_feedback.documents import source_of
+from langchain_feedback.documents import is_derived, source_of
 from langchain_feedback.nodes._node import Node
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.nodes.generation import withdraw_draft
@@ -146,7 +146,8 @@ def abstention_text(
         >>> abstention_text("none_relevant", "Fees?", found, message="No answer.")
         'No answer. The nearest sources I looked at: faq.md.'
     """
-    sources = list(dict.fromkeys(filter(None, map(source_of, documents))))[:nearest]
+    found = (document for document in documents if not is_derived(document))
+    sources = list(dict.fromkeys(filter(None, map(source_of, found))))[:nearest]
     if callable(message):
         return message({"reason": reason, "question": question, "sources": sources})
     if isinstance(message, str):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents import Document
 
 from langchain_feedback.claims import claims_of
-from langchain_feedback.documents import chunk_key, unique_documents
+from langchain_feedback.documents import chunk_key, is_derived, unique_documents
 from langchain_feedback.nodes._view import StateView, Update
 from langchain_feedback.traces import asker_of, marks_of, traffic_of
 
@@ -81,7 +81,9 @@ def _keep(
 
 
 def _chunks(documents: Sequence[Any]) -> list[Document]:
-    return [document for document in documents if isinstance(document, Document)]
+    """Return the documents that are sources: an earlier answer is no part of a trace."""
+    found = (document for document in documents if isinstance(document, Document))
+    return [document for document in found if not is_derived(document)]
 
 
 def _is_recorded(documents: Sequence[Document], trace_id: str) -> bool:

@@ -82,6 +82,9 @@ def check_parts(settings: "FeedbackRetriever") -> None:
     if policy.needs not in get_args(Needs):
         msg = f"policy.needs must be one of {get_args(Needs)}, got {policy.needs!r}"
         raise ValueError(msg)
+    if settings.foldback is not None:
+        for primary in (settings.base_retriever, settings.fallback_retriever, settings.resolve):
+            settings.foldback.refuse(primary)
     fitted_for = getattr(kernel_of(policy), "embedder", None)
     if fitted_for is not None and fitted_for != store.embedder:
         msg = (

@@ -12,7 +12,7 @@ from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
 
-from langchain_feedback.documents import chunk_key, copy_document
+from langchain_feedback.documents import chunk_key, copy_document, is_derived
 from langchain_feedback.ranking.dartboard import cosine_distances, select
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._vectors import VectorSource
@@ -92,7 +92,7 @@ class Chooser(BaseModel):
 
     def _chosen(self, question: str, documents: Sequence[Document], k: int) -> list[Document]:
         pool, source = _pool(documents), self._source()
-        if not documents or not k:
+        if not pool.documents or not k:
             return []
         vectors = source.documents(pool.firsts)
         if self.cross_encoder is None:
@@ -103,7 +103,7 @@ class Chooser(BaseModel):
         self, question: str, documents: Sequence[Document], k: int
     ) -> list[Document]:
         pool, source = _pool(documents), self._source()
-        if not documents or not k:
+        if not pool.documents or not k:
             return []
         vectors = await source.adocuments(pool.firsts)
         asked, scores = None, None
@@ -209,6 +209,8 @@ def checked_k(k: int) -> int:
 
 
 def _pool(documents: Sequence[Document]) -> _Pool:
+    # An answer that was folded back is no source: it takes no place of one.
+    documents = [document for document in documents if not is_derived(document)]
     first: dict[str, int] = {}
     place = [first.setdefault(document.page_content, len(first)) for document in documents]
     firsts = dict(zip(reversed(place), reversed(documents), strict=True))

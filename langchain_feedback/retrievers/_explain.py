@@ -113,6 +113,8 @@ def _why(chunk: TraceChunk, multiplied: float, evidence: Evidence) -> str:
             f"Added at {place}, since people liked it{_where(evidence)}; the base retriever "
             "did not return it"
         )
+    elif chunk.origin == "foldback":
+        text = f"In the extra slot at {place}: an accepted answer to such a question rested on it"
     elif chunk.origin == "widened":
         text = (
             f"The fallback retriever found it, asked since such questions were often answered "

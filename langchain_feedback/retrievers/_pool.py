@@ -8,7 +8,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langchain_feedback.documents import chunk_key, text_key, unique_documents
+from langchain_feedback.documents import chunk_key, is_derived, text_key, unique_documents
 from langchain_feedback.ranking.belief import local_failure, reciprocal_rank_fusion
 from langchain_feedback.ranking.views import Candidates, EvidenceView
 from langchain_feedback.store.records import CellKey, Origin, PastQuestion, QuestionEvidence
@@ -48,8 +48,12 @@ class Candidate:
 
 
 def listed(documents: Iterable[Document], limit: int, id_field: str | None) -> list[Candidate]:
-    """Make candidates of what the base returned: the first of each key, `limit` at most."""
-    kept = unique_documents(documents, id_field)[:limit]
+    """Make candidates of what the base returned: the first of each key, `limit` at most.
+
+    Answers that were folded back are none: they would take the place of sources.
+    """
+    sources = (document for document in documents if not is_derived(document))
+    kept = unique_documents(sources, id_field)[:limit]
     return [
         Candidate(document, chunk_key(document, id_field), rank, rank)
         for rank, document in enumerate(kept)

@@ -8,11 +8,12 @@ from langchain_core.documents import Document
 
 from langchain_feedback.documents import copy_document
 from langchain_feedback.ranking.views import Scores
+from langchain_feedback.retrievers._growing import texts_of
 from langchain_feedback.retrievers._pool import Candidate
-from langchain_feedback.store.records import TracedChunk
+from langchain_feedback.store.records import CellKey, TracedChunk
 from langchain_feedback.traces import MARKS_KEY, marks_of
 
-__all__ = ["Ranked", "marked", "ranked", "traced"]
+__all__ = ["Ranked", "enough", "in_order", "marked", "ranked", "traced"]
 
 
 class Ranked(NamedTuple):
@@ -29,6 +30,23 @@ def ranked(chunks: Sequence[Candidate], scores: Scores, order: Sequence[int]) ->
     columns = (scores.score, scores.belief, scores.multiplier)
     picked = (np.asarray(column, np.float64)[list(order)].tolist() for column in columns)
     return list(map(Ranked, [chunks[at] for at in order], *picked))
+
+
+def in_order(chunks: Sequence[Candidate], scores: Scores, pinned: Sequence[CellKey]) -> list[int]:
+    """Return the positions of the chunks, best first: pins, oldest first, then by score."""
+    first = [at for at, chunk in enumerate(chunks) if chunk.origin == "pinned"]
+    first.sort(key=lambda at: pinned.index(chunks[at].cell))
+    rest = [at for at in scores.order().tolist() if chunks[at].origin != "pinned"]
+    return [*first, *rest]
+
+
+def enough(best_first: Sequence[Ranked], k: int, texts: int) -> int:
+    """Return how many are returned: `k`, doubled until they hold the texts wanted."""
+    while k < len(best_first):
+        if texts_of(one.chunk.document for one in best_first[:k]) >= texts:
+            break
+        k *= 2
+    return k
 
 
 def marked(one: Ranked, trace_id: str) -> Document:

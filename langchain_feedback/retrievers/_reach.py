@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_feedback.documents import chunk_key, content_hash, copy_document
 from langchain_feedback.ranking.policies import RankingPolicy
 from langchain_feedback.ranking.views import Candidates
+from langchain_feedback.retrievers._gating import Sieve
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._pool import Candidate, evidence_view
 from langchain_feedback.store.records import CellKey, Origin, QuestionEvidence, Snapshot
@@ -84,12 +85,18 @@ class Reach:
         allow: Says what a run may see.
         id_field: The metadata field that holds a chunk's id, if any.
         once: Hears of their failures.
+        sieve: Hides liked chunks that a gate does not let through; a pin outranks it.
     """
 
     def __init__(
-        self, resolve: Resolve | None, allow: Allow | None, id_field: str | None, once: Once
+        self,
+        resolve: Resolve | None,
+        allow: Allow | None,
+        id_field: str | None,
+        once: Once,
+        sieve: Sieve,
     ) -> None:
-        self._resolve, self._allow = resolve, allow
+        self._resolve, self._allow, self._sieve = resolve, allow, sieve
         self._id_field, self._once = id_field, once
 
     @property
@@ -108,7 +115,7 @@ class Reach:
             run: The run's metadata.
             inject: How many liked ones may be added.
         """
-        found, added = self._found(wanted) if wanted.origins else {}, 0
+        found, added = self._passed(wanted) if wanted.origins else {}, 0
         candidates = []
         for cell, origin in wanted.origins.items():
             if cell not in found or (origin == "injected" and added == inject):
@@ -130,6 +137,13 @@ class Reach:
         except Exception as error:  # noqa: BLE001  whatever went wrong: it is not allowed
             self._once.warn("allow", "`allow` failed, which counts as a refusal: %r", error)
             return False
+
+    def _passed(self, wanted: Wanted) -> Mapping[CellKey, Document]:
+        found = self._found(wanted)
+        liked = [cell for cell in found if wanted.origins[cell] == "injected"]
+        hidden = self._sieve.hidden([found[cell] for cell in liked])
+        dropped = {liked[at] for at in hidden}
+        return {cell: document for cell, document in found.items() if cell not in dropped}
 
     def _found(self, wanted: Wanted) -> Mapping[CellKey, Document]:
         if self._resolve is None:

@@ -3,34 +3,43 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 
 from langchain_feedback.claims import Asked, Claim, claims_of
-from langchain_feedback.ranking.views import RatingsView, Scores, View, VotesView
 from langchain_feedback.retrievers._base_call import is_configured, takes
+from langchain_feedback.retrievers._gating import Sieve
 from langchain_feedback.retrievers._growing import Call, texts_of
+from langchain_feedback.retrievers._known import Known
 from langchain_feedback.retrievers._ordering import Chosen, ordered, ranked_by
 from langchain_feedback.retrievers._pool import (
     Candidate,
     as_candidates,
-    evidence_view,
     failing,
     fused,
     kernel_of,
     listed,
 )
-from langchain_feedback.retrievers._published import Ranked, marked, ranked, traced
+from langchain_feedback.retrievers._published import (
+    Ranked,
+    enough,
+    in_order,
+    marked,
+    ranked,
+    traced,
+)
 from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
+from langchain_feedback.retrievers._slot import Slot, filled, noted
 from langchain_feedback.store.records import CellKey, QuestionEvidence
 from langchain_feedback.traces import (
     SEARCHED_FOR_KEY,
     UNRECORDED_KEY,
     Retrieved,
+    index_version_of,
     traffic_of,
 )
 
@@ -42,7 +51,6 @@ __all__ = ["Retrieval"]
 Read = TypeVar("Read")
 
 _LEAST_FETCHED, _FETCHED_PER_K = 20, 4
-_WINDOW_DAYS = 30
 _FAILED = object()
 
 
@@ -78,7 +86,10 @@ class Retrieval:
         self._asked = asked if self._is_kept else replace(asked, trace_id=None)
         self._k, self._options = k, options
         self._config, self._run, self._texts = config, run, texts
-        self._reach = Reach(settings.resolve, settings.allow, settings.id_field, settings.once)
+        self._sieve = Sieve(settings.gate, settings.store, settings.id_field)
+        self._reach = Reach(
+            settings.resolve, settings.allow, settings.id_field, settings.once, self._sieve
+        )
         self._claim: Claim | None = None
         self._evidence = QuestionEvidence()
         self._vector: list[float] | None = None
@@ -160,15 +171,26 @@ class Retrieval:
 
     def next_call(self, call: Call, found: Sequence[Document]) -> Call | None:
         """Say what it is called with after a call, None where that found enough, or all."""
-        if len(found) >= self._k and texts_of(found) >= self._texts:
+        if self._suffices(self._sieve(found)):
             return None
         following = call.after(found)
         if following is None or following.size == call.size:
             return following
         if self._settings.fetch_k is not None:
             return None
-        self._fetch_k = following.size
+        if self._suffices(found):
+            following = self._sieve.within_reach(following, call)
+        self._fetch_k = following.size if following else self._fetch_k
         return following
+
+    async def anext_call(self, call: Call, found: Sequence[Document]) -> Call | None:
+        """Do as `next_call`, without blocking the event loop."""
+        if self._settings.gate is None:
+            return self.next_call(call, found)
+        return await run_in_executor(None, self.next_call, call, found)
+
+    def _suffices(self, found: Sequence[Document]) -> bool:
+        return len(found) >= self._k and texts_of(found) >= self._texts
 
     @property
     def fallback_options(self) -> dict[str, Any]:
@@ -181,12 +203,18 @@ class Retrieval:
 
     def finish(self, found: Sequence[Document], more: Sequence[Document]) -> Retrieved:
         """Rank what was found, record it, and return copies of the best."""
-        pool, wanted = self._with_feedback(self._ordered(self._pool(found, more)))
+        pool, wanted = self._with_feedback(
+            self._ordered(self._pool(self._sieve(found), self._sieve(more)))
+        )
         there = {chunk.chunk_id for chunk in pool}
         chunks = [*pool, *self._reach.read(wanted, there, self._run, self._settings.inject)]
-        scores = self._policy.score(as_candidates(chunks), self._view(chunks))
-        best_first = ranked(chunks, scores, self._order(chunks, scores))
-        shown = self._shown(best_first)
+        cells = [chunk.cell for chunk in chunks]
+        read = Known(self._store, self._read, self._evidence, self.question)
+        scores = self._policy.score(as_candidates(chunks), read.view(self._policy, cells))
+        pins = [pin.key for pin in self._evidence.pins]
+        best_first = ranked(chunks, scores, in_order(chunks, scores, pins))
+        shown = enough(best_first, self._k, self._texts)
+        best_first, shown, derived = self._slot(best_first, shown)
         claim, asked = cast("Claim", self._claim), self._asked
         if self._is_kept and claim.question.strip():
             self._store.record_soon(
@@ -198,21 +226,29 @@ class Retrieval:
                 actor=asked.actor,
                 session_id=asked.session_id,
                 traffic=traffic_of(self._run),
+                index_version=index_version_of(self._run, found),
                 **ranked_by(pool, self._rankers),
                 vector=self._vector,
                 id_field=self._settings.id_field,
             )
         returned = [marked(one, claim.trace_id) for one in best_first[:shown]]
+        returned += [noted(document, claim.trace_id) for document in derived]
         return Retrieved(returned, claim.trace_id)
 
-    def _shown(self, best_first: Sequence[Ranked]) -> int:
-        """Return how many are returned: `k`, doubled until they hold the texts wanted."""
-        shown = self._k
-        while shown < len(best_first):
-            if texts_of(one.chunk.document for one in best_first[:shown]) >= self._texts:
-                break
-            shown *= 2
-        return shown
+    def _slot(self, best_first: list[Ranked], shown: int) -> Slot:
+        """Add what an accepted answer rested on, where that may be shown."""
+        settings = self._settings
+        extra = settings.foldback
+        if extra is None or not self._may_add or not self.question.strip():
+            return Slot(best_first, shown, [])
+        look_up = partial(
+            extra.lookup, self.question, vector=self._vector, allow=self._lets_through,
+            resolve=settings.resolve, id_field=settings.id_field,
+        )  # fmt: skip
+        return filled(best_first, shown, look_up, settings.once, settings.id_field)
+
+    def _lets_through(self, document: Document) -> bool:
+        return self._reach.allows(document, self._run) and not self._sieve.hidden([document])
 
     @property
     def _may_add(self) -> bool:
@@ -270,26 +306,3 @@ class Retrieval:
             pinned.discard(cell)
             pool[at] = replace(pool[at], cell=cell, origin=origin)
         return pool, known[1]
-
-    def _view(self, chunks: Sequence[Candidate]) -> View:
-        """Return what the policy reads, for these chunks; nothing where the store failed."""
-        cells, policy = [chunk.cell for chunk in chunks], self._policy
-        nothing = np.zeros(len(chunks))
-        if policy.needs == "ratings":
-            question = None if getattr(policy, "scope", "") == "all" else self.question
-            ratings = self._read(lambda: self._store.ratings_for(cells, question=question))
-            return RatingsView(*(ratings or (nothing, nothing)))
-        if policy.needs == "votes":
-            days = timedelta(days=getattr(policy, "window_days", _WINDOW_DAYS))
-            since = datetime.now(UTC) - days
-            votes = self._read(lambda: self._store.votes_for(cells, since=since))
-            return VotesView(*(votes or (nothing, nothing, nothing)))
-        return evidence_view(self._evidence, cells)
-
-    def _order(self, chunks: Sequence[Candidate], scores: Scores) -> list[int]:
-        """Return the positions of the chunks, best first: pins, oldest first, then by score."""
-        keys = [pin.key for pin in self._evidence.pins]
-        pinned = [at for at, chunk in enumerate(chunks) if chunk.origin == "pinned"]
-        pinned.sort(key=lambda at: keys.index(chunks[at].cell))
-        rest = [at for at in scores.order().tolist() if chunks[at].origin != "pinned"]
-        return [*pinned, *rest]

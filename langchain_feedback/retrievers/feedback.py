@@ -11,7 +11,7 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config, run_in_executor
+from langchain_core.runnables.config import run_in_executor
 from pydantic import (
     AfterValidator,
     ConfigDict,
@@ -24,7 +24,7 @@ from pydantic import (
 from langchain_feedback.claims import Asked
 from langchain_feedback.ranking.features import PairScorer, Scorer
 from langchain_feedback.ranking.policies import KernelBelief, RankingPolicy
-from langchain_feedback.retrievers._base_call import aask, ask, checked_k
+from langchain_feedback.retrievers._base_call import aask, ask, checked_k, child_config
 from langchain_feedback.retrievers._checking import (
     check_parts,
     plain_function,
@@ -33,10 +33,12 @@ from langchain_feedback.retrievers._checking import (
 )
 from langchain_feedback.retrievers._embedding import aembed, embed
 from langchain_feedback.retrievers._explain import explained
+from langchain_feedback.retrievers._gating import Gate
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._ordering import LoadRanker, Rankers
 from langchain_feedback.retrievers._reach import Allow, Resolve
 from langchain_feedback.retrievers._retrieval import Retrieval
+from langchain_feedback.retrievers._slot import ExtraSlot
 from langchain_feedback.store.feedback_store import FeedbackStore
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class FeedbackRetriever(BaseRetriever):
     store: FeedbackStore
     """Where retrievals and votes are kept. Its namespace is the only one that is read."""
     k: int = Field(default=4, ge=1)
-    """The most documents that a call returns."""
+    """The most documents that a call returns, but for those of `foldback`."""
     fetch_k: int | None = Field(default=None, ge=1)
     """How many the base is asked for, and the most of its documents that are ranked; None:
     the greater of 20 and 4 `k`. It is kept to: a pool smaller than `k` returns fewer than `k`,
@@ -120,6 +122,12 @@ class FeedbackRetriever(BaseRetriever):
     allow: Annotated[Allow | None, AfterValidator(plain_function)] = None
     """Tells whether a chunk that the base did not return may be shown in a run with these
     metadata. An error counts as a refusal. In async calls it runs in a worker thread."""
+    gate: SkipValidation[Gate | None] = None
+    """Hides junk, unless it is pinned, and has the base asked for more, up to 1,000 and unless
+    `fetch_k` is set, until `k` others remain: `index.gate.QualityGate(store)`."""
+    foldback: SkipValidation[ExtraSlot | None] = None
+    """Adds to the `k` chunks, in one slot more, what an accepted answer to such a question rested
+    on: `index.foldback.FoldBack(store, ...)`. As for all that is added, see `allow`."""
     resolve: Annotated[Resolve | None, AfterValidator(plain_function)] = None
     """Reads chunks from the index by their ids, such as `vector_store.get_by_ids`: those that
     are gone or changed are not added, nor are those that have no id of their own. Without it,
@@ -212,7 +220,7 @@ class FeedbackRetriever(BaseRetriever):
         _feedback_texts: int = 0,
         **options: Any,
     ) -> list[Document]:
-        config = _child_config(options, run_manager)
+        config = child_config(options.pop(_CONFIG, None), run_manager)
         retrieval = self._retrieval(
             query, run_manager.metadata, config, k, options, texts=_feedback_texts
         )
@@ -242,7 +250,7 @@ class FeedbackRetriever(BaseRetriever):
         _feedback_texts: int = 0,
         **options: Any,
     ) -> list[Document]:
-        config = _child_config(options, run_manager)
+        config = child_config(options.pop(_CONFIG, None), run_manager)
         retrieval = self._retrieval(
             query, run_manager.metadata, config, k, options, texts=_feedback_texts
         )
@@ -258,7 +266,7 @@ class FeedbackRetriever(BaseRetriever):
             call: Call | None = retrieval.first_call()
             while call is not None:
                 found = await aask(self.base_retriever, query, base_config, call.options)
-                call = retrieval.next_call(call, found)
+                call = await retrieval.anext_call(call, found)
             more: list[Document] = []
             if retrieval.widens:
                 try:
@@ -290,11 +298,3 @@ class FeedbackRetriever(BaseRetriever):
 
     def _warn_of_fallback(self, error: Exception) -> None:
         self._once.warn("fallback", "The fallback retriever failed, the base did not: %r", error)
-
-
-def _child_config(
-    options: dict[str, Any],
-    manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
-) -> RunnableConfig:
-    """Take the run's config out of the options, for runs below this one."""
-    return patch_config(options.pop(_CONFIG, None), callbacks=manager.get_child())

@@ -198,7 +198,7 @@ def _show(
         failure_class=form["failure_class"],
         correction=form["correction"],
         note=form["note"],
-        verdicts=VERDICTS["burst" if item.kind == "burst" else "answer"],
+        verdicts=VERDICTS.get(item.kind, VERDICTS["answer"]),
         standing=_standing(item),
         progress=_progress(request),
         done=_done(request),

@@ -67,6 +67,11 @@ VERDICTS = MappingProxyType(
             ("reject", "2", "Keep them", "They count from now on"),
             ("unclear", "3", "Unclear", "They stay held back"),
         ),
+        "foldback": (
+            ("confirm", "1", "Serve it", "The answer is right, and its sources say so"),
+            ("reject", "2", "Never", "It is not to be served again"),
+            ("unclear", "3", "Unclear", "It waits, and is not served"),
+        ),
     }
 )
 """The verdicts on each kind of item: value, key, name and meaning."""

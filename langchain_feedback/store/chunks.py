@@ -1,12 +1,12 @@
 """Chunks as they were last seen, and the cells that their feedback belongs to."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_core.documents import Document
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from langchain_feedback.documents import chunk_key, content_hash, plain, text_key
 from langchain_feedback.store.database import upsert
@@ -64,15 +64,29 @@ def take_snapshots(
     documents: Sequence[Document],
     now: datetime,
     id_field: str | None = None,
+    *,
+    unseen: Collection[int] = (),
 ) -> list[CellKey]:
-    """Keep the documents as they are now, and return their cells."""
+    """Keep the documents as they are now, and return their cells.
+
+    Args:
+        connection: A transaction for writing.
+        namespace: Whose.
+        documents: Chunks.
+        now: When they were seen.
+        id_field: The metadata field that holds a chunk's id, if any.
+        unseen: Positions of those that come from a snapshot themselves: it is not renewed, or
+            what is shown often would never be old.
+    """
     ids = [chunk_key(document, id_field) for document in documents]
     known = {row.chunk_id: row for row in _rows(connection, namespace, ids)}
     cells, changed = [], {}
-    for document, chunk_id in zip(documents, ids, strict=True):
+    for at, (document, chunk_id) in enumerate(zip(documents, ids, strict=True)):
         row = known.get(chunk_id)
         cell = _cell(document, row)
         cells.append(cell)
+        if at in unseen:
+            continue
         seen = _snapshot(document, namespace, chunk_id, cell, now)
         # Other metadata too: they may say who is allowed to see the chunk.
         known_as = row and (row.content_hash, row.metadata)
@@ -85,6 +99,15 @@ def take_snapshots(
     # In one order everywhere: two writers never wait for each other's rows.
     rows = [changed[chunk_id] for chunk_id in sorted(changed)]
     upsert(connection, chunks, rows, key=["namespace", "chunk_id"])
+    edited = [
+        row["chunk_id"]
+        for row in rows
+        if row["chunk_id"] in known and known[row["chunk_id"]].content_hash != row["content_hash"]
+    ]
+    if edited:
+        mine = (chunks.c.namespace == namespace) & chunks.c.chunk_id.in_(edited)
+        # What was said of the former text is not said of this one.
+        connection.execute(update(chunks).where(mine).values(status="live", changed_at=now))
     return cells
 
 

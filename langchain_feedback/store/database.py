@@ -176,21 +176,25 @@ def insert_or_ignore(connection: Connection, table: Table, rows: Sequence[dict[s
 def upsert(
     connection: Connection, table: Table, rows: Sequence[dict[str, Any]], *, key: Sequence[str]
 ) -> None:
-    """Insert whole rows, or replace those of the same key."""
+    """Insert rows, or replace those of the same key; columns that they do not name stay."""
     if rows:
-        connection.execute(_insert(connection.dialect.name, table, tuple(key)), list(rows))
+        changed = tuple(sorted(set(rows[0]) - set(key)))
+        statement = _insert(connection.dialect.name, table, tuple(key), changed)
+        connection.execute(statement, list(rows))
 
 
 @cache
-def _insert(dialect: str, table: Table, key: tuple[str, ...]) -> Any:
+def _insert(
+    dialect: str, table: Table, key: tuple[str, ...], changed: tuple[str, ...] = ()
+) -> Any:
     """Make the statement once: that takes longer than running it."""
     # The engine has loaded its own dialect; the others would only cost time at import.
     statement: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     if not key:
         # Otherwise the count is asked for when psycopg has forgotten it.
         return statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in key}
-    return statement.on_conflict_do_update(index_elements=list(key), set_=changed)
+    values = {name: statement.excluded[name] for name in changed}
+    return statement.on_conflict_do_update(index_elements=list(key), set_=values)
 
 
 def _engine(url: str) -> Engine:

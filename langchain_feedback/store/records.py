@@ -26,7 +26,7 @@ CellKey = tuple[str, str]
 """The chunk of an evidence cell: an id of its text and source, and the hash of its text. The
 id is not that of the chunk in an index, which may be another one tomorrow."""
 
-Origin = Literal["base", "injected", "widened", "pinned"]
+Origin = Literal["base", "injected", "widened", "pinned", "foldback"]
 """Why a chunk is among the candidates."""
 
 

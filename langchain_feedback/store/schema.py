@@ -136,7 +136,20 @@ chunks = Table(
     Column("dropped", Text, nullable=False, doc="JSON: metadata that JSON cannot hold"),
     Column("source", Text, nullable=False),
     instant("last_seen", nullable=False),
+    Column("position", Integer, doc="among the chunks of its source; null: not known"),
+    Column("start_index", Integer, doc="of its text in the source's"),
+    Column("scope", String, doc="whose it is, such as a tenant"),
+    Column(
+        "status",
+        String,
+        nullable=False,
+        server_default="live",
+        doc="`live`, `missing`, `demoted` or `retired`",
+    ),
+    instant("first_seen", doc="in the index; null: only seen in answers"),
+    instant("changed_at", doc="when its text was another one before"),
     Index("lcf_chunks_cell", "namespace", "cell_id"),
+    Index("lcf_chunks_status", "namespace", "status"),
 )
 
 signals = Table(

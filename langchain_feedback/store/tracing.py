@@ -41,7 +41,14 @@ def write_trace(connection: Connection, namespace: str, new: NewTrace) -> None:
     search = {"trace_id": new.trace_id, "attempt": new.attempt, "query": storable(new.query)}
     insert_or_ignore(connection, trace_searches, [search])
     documents = [chunk.document for chunk in new.chunks]
-    cells = take_snapshots(connection, namespace, documents, new.created_at, new.id_field)
+    unseen = {
+        at
+        for at, chunk in enumerate(new.chunks)
+        if chunk.origin == "foldback" and chunk.base_rank is None
+    }
+    cells = take_snapshots(
+        connection, namespace, documents, new.created_at, new.id_field, unseen=unseen
+    )
     insert_or_ignore(
         connection,
         trace_chunks,

@@ -21,7 +21,9 @@ SMALL = {
         *("--attacked", "2", "--votes", "12"),
     ],
     "dartboard": ["--n", "15", "30", "--k", "3", "10", "--questions", "20", "--cases", "3"],
+    "duplicates": ["--n", "1200"],
     "first_token": ["--runs", "1", "--pause", "0", "--tokens-per-second", "5000"],
+    "foldback": ["--seeds", "1", "--sample", "20"],
     "groundedness": [],
     "import_time": ["--runs", "1"],
     "interleaving": ["--runs", "500"],
@@ -59,7 +61,9 @@ def test_every_benchmark_is_run_here():
     "name",
     [
         "dartboard",
+        "duplicates",
         "feedback_quality",
+        "foldback",
         "groundedness",
         "import_time",
         "interleaving",
@@ -72,7 +76,7 @@ def test_every_benchmark_is_run_here():
 )
 def test_a_benchmark_prints_a_table_without_json(name):
     needed = {"groundedness": "groundedness"} | dict.fromkeys(
-        ("feedback_quality", "interleaving", "ranker"), "feedbackqa_us"
+        ("feedback_quality", "foldback", "interleaving", "ranker"), "feedbackqa_us"
     )
     if name in needed:
         shared_data(needed[name])
@@ -342,6 +346,23 @@ def test_overhead_compares_both_bases_sync_and_async_with_an_empty_and_a_filled_
             assert row["embedding_calls"] == 1
 
 
+# -- duplicates
+
+
+def test_duplicates_are_found_and_no_trap_is_called_one():
+    pytest.importorskip("datasketch", reason="the extra `care` is missing")
+    result = measured("duplicates")
+    ours = result["ways"]["ours"]
+    same = ours["called_the_same"]
+    assert same["exact"] == same["case and spaces"] == 1
+    assert same["one word"] >= 1 - ours["told_apart_by_the_guard"]["one word"] - 0.1
+    assert same["14 or 41 days"] == same["always or never"] == ours["others"] == 0
+    traps = result["ways"]["datasketch LSH"]["called_the_same"]
+    assert min(traps["14 or 41 days"], traps["always or never"]) > 0.9
+    assert result["ways"]["SHA-256"]["called_the_same"]["one word"] < 0.2
+    assert result["goal"]["wanted"] == {"n": 100_000, "seconds": 60, "peak_mb": 1_500, "traps": 0}
+
+
 # -- the learned ranker
 
 
@@ -502,3 +523,19 @@ def test_a_retriever_is_imported_without_langgraph_alembic_and_faiss():
     assert result["goal"]["reached"]["unwanted"] == []
     row = result["names"]["from langchain_feedback import FeedbackRetriever"]
     assert all(row[key] > 0 for key in ("base_s", "added_s", "base_cpu_s", "added_cpu_s", "ratio"))
+
+
+def test_foldback_displaces_nothing_and_helps_whoever_asks_again():
+    shared_data("feedbackqa_us")
+    result = measured("foldback")
+    assert result["changed"] == 0
+    for rows in result["rows"].values():
+        assert rows["slot_60"]["hit"] >= rows["slot_70"]["hit"] >= rows["slot_80"]["hit"]
+        assert rows["slot_80"]["hit"] >= rows["base"]["hit"]
+    assert result["rows"]["asked_again"]["slot_80"]["hit"] == 100
+    assert (
+        result["rows"]["elsewhere"]["slot_70"]["hit"]
+        == (result["rows"]["elsewhere"]["base"]["hit"])
+    )
+    assert result["rows"]["elsewhere"]["naive"]["displaced"] > 0
+    assert result["tfidf"]["asked_again"]["outranks"] > 50

@@ -12,6 +12,11 @@ from langchain_feedback.errors import UnknownChunkError, UnknownEventError, Unkn
 from langchain_feedback.loop._mending.opening import about_correction, about_missing
 from langchain_feedback.loop.owners import Owners
 from langchain_feedback.store.alarms import close_alarm, raise_alarm
+from langchain_feedback.store.derived_rows import (
+    approve_derived,
+    reject_derived,
+    restore_derived,
+)
 from langchain_feedback.store.inbox.bursts import settle_burst, unsettle_burst
 from langchain_feedback.store.loop_schema import source_alarms
 from langchain_feedback.store.owner_items import move_item_from, open_item
@@ -38,6 +43,8 @@ class Effects:
         """Do what a verdict says; return what is to be undone with it."""
         if item.kind == "burst":
             return self._settle(item, verdict)
+        if item.kind == "foldback":
+            return self._fold_back(item, verdict)
         done: dict[str, Any] = {
             "pins": self._pin(item, verdict, asked),
             "signals": self._vote(item, verdict),
@@ -62,6 +69,8 @@ class Effects:
             )  # fmt: skip
         for alarm_id in done.get("alarms", ()):
             close_alarm(self.connection, self.namespace, alarm_id, self.now)
+        if before := done.get("foldback"):
+            restore_derived(self.connection, self.namespace, before)
         if burst := done.get("burst"):
             unsettle_burst(self.connection, self.namespace, burst, self.half_life)
 
@@ -72,6 +81,18 @@ class Effects:
         accept = verdict.verdict == "reject"
         settle_burst(self.connection, self.namespace, item.guess, accept, self.half_life)
         return {"burst": item.guess}
+
+    def _fold_back(self, item: ReviewItem, verdict: ReviewEvent) -> dict[str, Any]:
+        """Let an answer serve again, or never; where its sources changed meanwhile, neither.
+
+        What would be right goes to the document's owner. It is never served.
+        """
+        done: dict[str, Any] = {"owner_items": self._correct(item, verdict)}
+        decide = {"confirm": approve_derived, "reject": reject_derived}.get(str(verdict.verdict))
+        if decide and item.guess:
+            who, now = verdict.reviewer, self.now
+            done["foldback"] = decide(self.connection, self.namespace, item.guess, who, now)
+        return {name: made for name, made in done.items() if made}
 
     def _pin(self, item: ReviewItem, verdict: ReviewEvent, asked: Question) -> list[str]:
         """Pin what is named right, as far as its text is still the one that was looked at."""

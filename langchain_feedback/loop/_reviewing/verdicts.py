@@ -87,3 +87,6 @@ def check_verdict(
     if item.kind == "burst" and (right or none_exists):
         msg = "Of a burst there is only to say whether it is one."
         raise ReviewError(msg)
+    if item.kind == "foldback" and (right or none_exists):
+        msg = "Of an answer that may be served again there is only to say whether it is right."
+        raise ReviewError(msg)

@@ -10,6 +10,7 @@ from langchain_feedback.store.migrations import (
     m0001_first_tables,
     m0002_loop_tables,
     m0003_learning_tables,
+    m0004_care_tables,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0001_first_tables.upgrade,
     m0002_loop_tables.upgrade,
     m0003_learning_tables.upgrade,
+    m0004_care_tables.upgrade,
 )
 """In order; a database is at the version that counts how many of them ran."""
 

@@ -35,7 +35,7 @@ ItemState = Literal["open", "decided", "expired"]
 class Candidate:
     """What mining found worth a look, on its way into the queue."""
 
-    kind: Literal["answer", "burst"]
+    kind: Literal["answer", "burst", "foldback"]
     question: str
     priority: float
     """Larger comes first."""
@@ -45,7 +45,8 @@ class Candidate:
     trace_id: str | None = None
     failure_class: str | None = None
     guess: str | None = None
-    """The chunk that the system holds to be wrong; of a burst its id."""
+    """The chunk that the system holds to be wrong; of a burst its id, of an answer that may be
+    folded back that entry's."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,9 @@ def item_id_of(namespace: str, candidate: Candidate) -> str:
     """Return the id of an item: the same question with the same pool is the same item."""
     if candidate.kind == "burst":
         about: list[Any] = [candidate.guess]
+    elif candidate.kind == "foldback":
+        # Each time that its sources came back it is looked at anew.
+        about = [candidate.guess, candidate.snapshot.get("round", 0)]
     else:
         pool = candidate.snapshot.get("chunks") or ()
         about = [candidate.question, sorted(str(chunk["content_hash"]) for chunk in pool)]

@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
+from langchain_feedback.store.care_schema import derived
+from langchain_feedback.store.derived_rows import forget_derived
 from langchain_feedback.store.eval_cases import forget_case_chunks, forget_cases
 from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.learning_schema import ranker_activations
@@ -53,6 +55,7 @@ def forget_asked(
     private = _private_questions(connection, namespace, trace_ids, own)
     forget_cases(connection, namespace, trace_ids, private)
     _forget_review_items(connection, namespace, trace_ids, private)
+    forget_derived(connection, namespace, private, trace_ids)
     keys = _keys(connection, private)
     for row in [
         *_rows(connection, owner_items, namespace, trace_ids),
@@ -82,6 +85,8 @@ def forget_reviewer(connection: Connection, namespace: str, actor: str) -> None:
     mine = owner_items.c.namespace == namespace
     opened = mine & (owner_items.c.opened_by == actor)
     connection.execute(update(owner_items).where(opened).values(opened_by=None))
+    approved = (derived.c.namespace == namespace) & (derived.c.approved_by == actor)
+    connection.execute(update(derived).where(approved).values(approved_by=""))
     ids = select(owner_items.c.item_id).where(mine)
     moved = (owner_events.c.actor == actor) & owner_events.c.item_id.in_(ids)
     connection.execute(update(owner_events).where(moved).values(actor=None))

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
+from langchain_feedback.store.care_schema import derived, derived_sources
 from langchain_feedback.store.eval_cases import prune_cases
 from langchain_feedback.store.experiments import is_awaited
 from langchain_feedback.store.loop_schema import review_items
@@ -161,7 +162,7 @@ def _prune_snapshots(access: Access, before: datetime) -> int:
 
 
 def _is_referred_to(namespace: str) -> ColumnElement[bool]:
-    """Say that a trace, a credit or a pin speaks of a snapshot's cell."""
+    """Say that a trace, a credit or a pin speaks of a snapshot's cell, or that it is served."""
     found = (
         select(1)
         .join(traces, traces.c.trace_id == trace_chunks.c.trace_id)
@@ -173,7 +174,14 @@ def _is_referred_to(namespace: str) -> ColumnElement[bool]:
         .where(credits_.c.chunk_id == chunks.c.cell_id, questions.c.namespace == namespace)
     )
     pinned: Any = select(pins.c.chunk_id).where(pins.c.namespace == namespace)
-    return exists(found) | exists(credited) | chunks.c.cell_id.in_(pinned)
+    served = (
+        select(1)
+        .join(derived, derived.c.derived_id == derived_sources.c.derived_id)
+        .where(derived_sources.c.chunk_id == chunks.c.chunk_id)
+        .where(derived.c.namespace == namespace, derived.c.status == "active")
+    )
+    referred = exists(found) | exists(credited) | exists(served)
+    return referred | chunks.c.cell_id.in_(pinned)
 
 
 def _prune_reviews(access: Access, before: datetime) -> int:

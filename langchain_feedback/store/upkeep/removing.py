@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, exists, select, text, update
 
+from langchain_feedback.store.care_schema import derived
 from langchain_feedback.store.evidence import recompute
 from langchain_feedback.store.schema import credits_, pins, questions, signals, traces
 
@@ -109,7 +110,8 @@ def drop_questions(connection: Connection, question_ids: Sequence[int]) -> tuple
 
 def is_unused() -> ColumnElement[bool]:
     """Say that nothing refers to a question."""
-    return ~(_has(traces) | _has(pins) | _has(credits_))
+    served = _has(derived, derived.c.status == "active")
+    return ~(_has(traces) | _has(pins) | _has(credits_) | served)
 
 
 def is_silent() -> ColumnElement[bool]:

@@ -1,0 +1,1 @@
+"""What becomes of an index: junk, duplicates, careful writing, and what answers add to it."""

@@ -1,0 +1,1 @@
+"""Parts of fold-back: gate, plan, job, and what a question finds."""

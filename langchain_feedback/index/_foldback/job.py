@@ -1,0 +1,111 @@
+"""The fold-back run: what people said since, what became of the sources, what is to change."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from langchain_core.documents import Document
+from sqlalchemy import Connection
+
+from langchain_feedback.index._foldback.lookup import absent_from, question_document
+from langchain_feedback.index._foldback.mining import proposals
+from langchain_feedback.index._foldback.plan import (
+    Facts,
+    Plan,
+    Rules,
+    after,
+    changes_of,
+    digest_of,
+)
+from langchain_feedback.index._foldback.writing import carry_out
+from langchain_feedback.index.errors import PlanChangedError
+from langchain_feedback.index.writer import IndexWriter
+from langchain_feedback.retrievers._reach import Resolve
+from langchain_feedback.store.derived_rows import Derived, read_derived, standing_of
+from langchain_feedback.store.transactions import clock, reading, writing
+
+if TYPE_CHECKING:
+    from langchain_feedback.store.feedback_store import FeedbackStore
+
+__all__ = ["Applied", "Job"]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a run did."""
+
+    run_id: str
+    """Empty where there was nothing to do."""
+    digest: str
+    """Of the plan that it carried out."""
+    counts: dict[str, int]
+    """How many entries of each kind of change."""
+    written: int
+    """Questions that were put into the index."""
+    removed: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """Plans and applies; see `FoldBack`."""
+
+    store: "FeedbackStore"
+    writer: IndexWriter
+    """Of the index of accepted questions."""
+    rules: Rules
+    resolve: Resolve | None
+    id_field: str | None
+
+    def plan(self) -> Plan:
+        """Return what a run would change; nothing is written."""
+        with reading(self.store) as connection:
+            facts = self._facts(connection)
+        # Outside of the transaction: the index may take its time.
+        absent = absent_from(self.resolve, facts.standing, self.id_field)
+        changes = tuple(changes_of(replace(facts, absent=absent), self.rules))
+        entries = {entry.derived_id: entry for entry in facts.entries}
+        entries |= {change.entry.derived_id: change.entry for change in changes}
+        index = self.writer.plan(_documents(entries.values()))
+        return Plan(changes, index, digest_of(changes, index), absent)
+
+    def apply(self, plan: Plan) -> Applied:
+        """Carry out a plan, and nothing else; an empty one writes nothing."""
+        run_id = self._changed(plan) if plan.changes else ""
+        # Every removal is an entry that went, and no loader can lose one.
+        done = self.writer.apply(plan.index, force=True)
+        run_id = run_id or done.run_id
+        return Applied(run_id, plan.digest, plan.counts, done.written, done.removed)
+
+    def write(self) -> list[Derived]:
+        """Bring the index to what the entries say, and return them."""
+        with reading(self.store) as connection:
+            entries = read_derived(connection, self.store.namespace)
+        self.writer.apply(self.writer.plan(_documents(entries)), force=True)
+        return entries
+
+    def _changed(self, plan: Plan) -> str:
+        with writing(self.store) as (connection, _):
+            facts = replace(self._facts(connection), absent=plan.absent)
+            changes = changes_of(facts, self.rules)
+            if digest_of(changes, plan.index) != plan.digest:
+                msg = "Votes or sources changed since it was planned. Plan again, and review that."
+                raise PlanChangedError(msg)
+            return carry_out(
+                connection, self.store.namespace, changes,
+                entries=[after(one, facts.now, self.rules) for one in changes],
+                before={one.derived_id: one for one in facts.entries},
+                standing=facts.standing, now=facts.now, digest=plan.digest,
+            )  # fmt: skip
+
+    def _facts(self, connection: Connection) -> Facts:
+        namespace = self.store.namespace
+        entries, offered = read_derived(connection, namespace), proposals(connection, namespace)
+        sources = {source for entry in entries for source in entry.sources}
+        sources |= {source for one in offered for source in one.sources}
+        standing = standing_of(connection, namespace, sources)
+        return Facts(clock(self.store, connection), entries, offered, standing)
+
+
+def _documents(entries: Iterable[Derived]) -> list[Document]:
+    served = (one for one in entries if one.status == "active" and one.question)
+    return [question_document(one) for one in served]

@@ -1,0 +1,1 @@
+"""What the store knows of a chunk: its score, and whether it is hidden."""

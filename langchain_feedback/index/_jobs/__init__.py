@@ -1,0 +1,1 @@
+"""Parts of the jobs: leases, shards, and what a night runs."""

@@ -1,0 +1,1 @@
+"""The checks behind a chunk's quality, one a module."""

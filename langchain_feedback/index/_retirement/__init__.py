@@ -1,0 +1,1 @@
+"""Parts of retirement: rules, facts, plan, audit, and what the index holds."""

@@ -1,0 +1,1 @@
+"""Parts of the suggestions: how chunks are used, and where they could be cut."""

@@ -1,0 +1,1 @@
+"""Parts of the registry: rows, checks, switching, and what follows it."""

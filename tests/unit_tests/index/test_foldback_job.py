@@ -1,0 +1,554 @@
+"""Fold-back, behind the slot: the run, the gate, reviewers, what is forgotten, and ids."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from sqlalchemy import select, update
+
+from langchain_feedback import FeedbackStore
+from langchain_feedback.errors import ReviewError, UnknownItemError
+from langchain_feedback.index._foldback.gate import Gate, Tally, Vote, tally, wilson_lower
+from langchain_feedback.index._foldback.mining import derived_id_of, quotes_are_proved
+from langchain_feedback.index.foldback import FoldBackError
+from langchain_feedback.index.writer import PlanChangedError
+from langchain_feedback.loop.review import ReviewQueue
+from langchain_feedback.server.app import create_app
+from langchain_feedback.store.care_schema import care_actions, care_runs, derived, derived_sources
+from langchain_feedback.store.loop_schema import owner_items, review_items
+from langchain_feedback.store.schema import chunks
+from langchain_feedback.store.transactions import reading, writing
+from tests.unit_tests.index.foldback_kit import (
+    EDITED,
+    MONEY,
+    PEOPLE,
+    REFUND,
+    RIGHT,
+    SECOND,
+    SERVER,
+    Angles,
+    World,
+    ids,
+    rows,
+)
+from tests.unit_tests.server.test_pages import fields, signed_in
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/feedback.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    with FeedbackStore(url, embeddings=Angles(), timeout_s=20) as store:
+        yield store
+
+
+@pytest.fixture(params=["memory", "faiss"])
+def world(request, store):
+    if request.param == "faiss":
+        pytest.importorskip("faiss")
+        pytest.importorskip("langchain_community")
+    return World(store, request.param)
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """A world on SQLite and in memory, for what depends on neither."""
+    url = f"sqlite:///{tmp_path}/feedback.db"
+    with FeedbackStore(url, embeddings=Angles(), timeout_s=20) as store:
+        yield World(store)
+
+
+def texts(documents):
+    return [document.page_content for document in documents]
+
+
+class TestTheJob:
+    def test_a_second_run_does_nothing(self, world):
+        foldback = world.foldback(auto_approve=True, resolve=world.primary.get_by_ids)
+        world.liked()
+        world.liked(SERVER, people=PEOPLE[:2])
+        done = world.run(foldback)
+        assert (done.counts, done.written) == ({"activate": 1, "propose": 1}, 1)
+        before = rows(world.store)
+        again = foldback.plan()
+        assert not again
+        assert foldback.apply(again).run_id == ""
+        assert rows(world.store) == before
+
+    def test_planning_writes_nothing(self, plain):
+        plain.liked()
+        before = rows(plain.store)
+        assert plain.foldback().plan().counts == {"propose": 1}
+        assert rows(plain.store) == before
+
+    def test_a_changed_source_expires_and_leaves_the_index(self, world):
+        foldback = world.served()
+        world.replace(EDITED)
+        done = world.run(foldback)
+        assert (done.counts, done.removed) == ({"expire": 1}, 1)
+        assert foldback.list()[0].status == "expired"
+        assert world.questions.get_by_ids([foldback.list()[0].derived_id]) == []
+        assert not foldback.plan()
+        with reading(world.store) as connection:
+            [action] = connection.execute(select(care_actions)).all()
+            runs = connection.execute(select(care_runs)).all()
+        assert (action.action, action.reason) == ("expire", "right is gone")
+        assert "active" in action.before
+        assert len(runs) == 2
+
+    def test_one_that_comes_back_unchanged_asks_a_reviewer_again(self, world):
+        foldback = world.foldback(auto_approve=True, resolve=world.primary.get_by_ids)
+        world.liked()
+        world.run(foldback)
+        world.replace(EDITED)
+        world.run(foldback)
+        world.replace(RIGHT)
+        assert world.run(foldback).counts == {"revive": 1}
+        assert foldback.list()[0].status == "candidate"
+        assert foldback.lookup(MONEY) == []
+        assert not foldback.plan()
+        item = ReviewQueue(world.store).claim("rita")
+        assert item.kind == "foldback"
+        ReviewQueue(world.store).decide(item, "confirm")
+        world.run(foldback)
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+
+    def test_each_time_that_it_comes_back_it_is_looked_at_anew(self, plain):
+        foldback = plain.served()
+        for reviewer in ("sam", "tom"):
+            assert ReviewQueue(plain.store).claim(reviewer) is None
+            plain.replace(EDITED)
+            plain.run(foldback)
+            plain.replace(RIGHT)
+            plain.run(foldback)
+            queue = ReviewQueue(plain.store)
+            queue.decide(queue.claim(reviewer), "confirm")
+            assert foldback.list()[0].approved_by == reviewer
+            plain.run(foldback)
+
+    def test_an_approval_ends_whatever_is_served_meanwhile(self, world):
+        foldback = world.served(world.foldback(max_age_days=30))
+        [entry] = foldback.list()
+        assert entry.expires_at - entry.approved_at == timedelta(days=30)
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+        [same] = foldback.list()
+        assert same.expires_at == entry.expires_at
+        with writing(world.store) as (connection, _):
+            past = datetime.now(UTC) - timedelta(seconds=1)
+            connection.execute(update(derived).values(expires_at=past))
+        assert foldback.lookup(MONEY) == []
+        assert world.run(foldback).counts == {"expire": 1}
+        assert not foldback.plan()
+        world.liked(people=["new"])
+        assert world.run(foldback).counts == {"revive": 1}
+        assert not foldback.plan()
+
+    def test_what_people_turn_down_later_goes(self, plain):
+        foldback = plain.served()
+        plain.liked(people=PEOPLE[:6], rating=1)
+        plan = foldback.plan()
+        assert [(one.kind, one.reason) for one in plan.changes] == [
+            ("expire", "since its approval, 0 for, 6 against, of 6 people")
+        ]
+        foldback.apply(plan)
+        assert not foldback.plan()
+
+    def test_another_plan_s_changes_are_refused(self, plain):
+        plain.liked()
+        foldback = plain.foldback()
+        plan = foldback.plan()
+        plain.liked(SERVER)
+        before = rows(plain.store)
+        with pytest.raises(PlanChangedError, match="Plan again"):
+            foldback.apply(plan)
+        assert rows(plain.store) == before
+
+    def test_a_crash_before_the_index_is_written_is_made_good_by_the_next_run(
+        self, world, monkeypatch
+    ):
+        foldback = world.foldback(auto_approve=True)
+        world.liked()
+        plan = foldback.plan()
+        with monkeypatch.context() as broken:
+            broken.setattr(type(world.questions), "add_documents", lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                foldback.apply(plan)
+        assert foldback.lookup(MONEY) == []
+        assert world.run(foldback).written == 1
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+
+    def test_an_emptied_index_of_questions_is_filled_again(self, plain):
+        foldback = plain.served()
+        plain.questions.delete([foldback.list()[0].derived_id])
+        assert plain.run(foldback).written == 1
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+
+    def test_an_index_without_any_source_is_held_to_be_the_wrong_one(self, plain, caplog):
+        for at in range(5):
+            chunk = Document(f"Chunk {at}.", id=f"s{at}", metadata={"source": "s"})
+            plain.primary.add_documents([chunk])
+            plain.liked(f"Question {at}?", cited=[chunk])
+        plain.run(plain.foldback(auto_approve=True))
+        assert not plain.foldback(auto_approve=True, resolve=lambda _: []).plan().changes
+        assert "right one" in caplog.text
+
+    def test_a_question_that_was_forgotten_is_served_no_more(self, plain):
+        plain.store.record_trace("hers", REFUND, [RIGHT], actor="ann")
+        known = {"status": "answered", "grounded": True, "cited": [RIGHT]}
+        plain.store.update_trace("hers", answer="14 days.", **known)
+        plain.store.rate("hers", 5, actor="ann")
+        foldback = plain.foldback()
+        plain.run(foldback)
+        foldback.approve(foldback.list()[0].derived_id, "rita")
+        assert ids(foldback.lookup(REFUND)) == ["right"]
+        plain.store.forget("ann")
+        assert foldback.lookup(REFUND) == []
+        assert foldback.list() == []
+        assert plain.run(foldback).removed == 1
+        assert not plain.questions.store
+
+    def test_an_answer_that_was_forgotten_goes_and_the_sources_stay(self, plain):
+        foldback = plain.served(plain.foldback(serve="answer"), text="Others' words.")
+        plain.store.record_trace("hers", REFUND, [RIGHT], actor="zoe")
+        known = {"status": "answered", "grounded": True, "cited": [RIGHT]}
+        plain.store.update_trace("hers", answer="Her words.", **known)
+        with writing(plain.store) as (connection, _):
+            connection.execute(update(derived).values(trace_id="hers", text="Her words."))
+        plain.store.forget("zoe")
+        assert foldback.list()[0].text == ""
+        assert foldback.lookup(MONEY) == []
+        assert ids(plain.foldback().lookup(MONEY)) == ["right"]
+        before = foldback.list()[0].expires_at
+        assert plain.run(foldback).counts == {"refresh": 1}
+        assert foldback.list()[0].expires_at == before
+        assert "Others' words." in foldback.lookup(MONEY)[-1].page_content
+        assert not foldback.plan()
+
+    def test_a_reviewer_who_is_forgotten_leaves_no_name(self, plain):
+        foldback = plain.served()
+        plain.replace(EDITED)
+        plain.run(foldback)
+        plain.store.forget("rita")
+        assert not [row for table in rows(plain.store).values() for row in table if "rita" in row]
+
+    def test_what_is_served_outlives_the_traces_that_it_came_from(self, plain):
+        foldback = plain.served()
+        plain.liked(SERVER)
+        plain.run(foldback)
+        plain.store.prune(datetime.now(UTC) + timedelta(seconds=1))
+        with reading(plain.store) as connection:
+            assert connection.execute(select(chunks.c.chunk_id)).scalars().all() == ["right"]
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+        assert plain.run(foldback).counts == {"expire": 1}
+        states = {entry.question: (entry.status, entry.text) for entry in foldback.list()}
+        assert states == {REFUND: ("active", "It takes 14 days."), None: ("expired", "")}
+
+    async def test_async_is_the_same(self, plain):
+        plain.liked()
+        foldback = plain.foldback()
+        assert (await foldback.aapply(await foldback.aplan())).counts == {"propose": 1}
+        [entry] = await foldback.alist()
+        assert (await foldback.aapprove(entry.derived_id, "rita")).status == "active"
+        assert (await foldback.areject(entry.derived_id, "rita")).status == "rejected"
+
+
+class TestTheGate:
+    def test_enough_votes_serve_where_that_is_wanted(self, plain):
+        plain.liked()
+        plain.run(plain.foldback())
+        assert plain.foldback().list()[0].status == "candidate"
+        foldback = plain.foldback(auto_approve=True)
+        assert plain.run(foldback).counts == {"activate": 1}
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+        assert foldback.list()[0].approved_by == "gate"
+
+    def test_five_people_are_too_few_and_six_are_not(self, plain):
+        foldback = plain.foldback(auto_approve=True)
+        trace_id = plain.liked(people=PEOPLE[:5])
+        plain.run(foldback)
+        assert foldback.list()[0].status == "candidate"
+        plain.store.rate(trace_id, 5, actor=PEOPLE[5])
+        plain.run(foldback)
+        assert foldback.list()[0].status == "active"
+
+    def test_one_person_s_thousand_votes_are_two(self, plain):
+        for _ in range(20):
+            plain.liked(people=["ann"])
+        foldback = plain.foldback(auto_approve=True)
+        plain.run(foldback)
+        [entry] = foldback.list()
+        assert (entry.status, entry.votes["positive"], entry.votes["actors"]) == (
+            "candidate", 2, 1,
+        )  # fmt: skip
+
+    def test_people_of_whom_nothing_is_known_are_one(self, plain):
+        for _ in range(20):
+            plain.store.rate(plain.answer(), 5)
+        plain.run(plain.foldback())
+        assert plain.foldback().list()[0].votes["actors"] == 1
+
+    def test_a_reviewer_s_no_outweighs_all(self, plain):
+        trace_id = plain.liked()
+        plain.store.rate(trace_id, 1, actor="rita", reviewer=True)
+        assert not plain.foldback(auto_approve=True).plan()
+
+    @pytest.mark.parametrize(
+        "facts",
+        [
+            {"grounded": False},
+            {"grounded": None},
+            {"status": "abstained"},
+            {"cited": []},
+            {"text": 'It says "within 41 days of the order".'},
+        ],
+    )
+    def test_what_is_not_proved_is_not_even_a_candidate(self, plain, facts):
+        plain.liked(**facts)
+        assert not plain.foldback(auto_approve=True).plan()
+
+    def test_what_more_people_turn_down_is_no_candidate(self, plain):
+        plain.liked(people=PEOPLE[:2])
+        plain.liked(people=PEOPLE[2:5], rating=1)
+        assert not plain.foldback().plan()
+
+    def test_a_correction_is_a_vote_against_and_is_never_served(self, plain):
+        foldback = plain.foldback(serve="answer", auto_approve=True)
+        trace_id = plain.liked()
+        for person in ("x", "y"):
+            plain.store.signal(trace_id, "correction", actor=person, correction="It takes 99.")
+        plain.run(foldback)
+        [entry] = foldback.list()
+        assert (entry.votes["positive"], entry.votes["negative"]) == (8, 2)
+        assert "99" not in entry.text
+
+    def test_answers_to_evaluations_do_not_count(self, plain):
+        plain.store.record_trace("eval", REFUND, [RIGHT], traffic="eval")
+        known = {"status": "answered", "grounded": True, "cited": [RIGHT]}
+        plain.store.update_trace("eval", answer="14 days.", **known)
+        plain.store.rate("eval", 5, actor="ann")
+        assert not plain.foldback().plan()
+
+    def test_a_retracted_vote_counts_no_more(self, plain):
+        event = plain.store.rate(plain.answer(), 5, actor="ann")
+        plain.run(plain.foldback())
+        plain.store.retract(event)
+        assert plain.run(plain.foldback()).counts == {"refresh": 1}
+        assert plain.foldback().list()[0].votes["positive"] == 0
+
+    @given(st.integers(0, 500), st.integers(0, 500))
+    def test_the_bound_is_below_the_share_and_grows_with_either(self, good, bad):
+        votes = good + bad
+        lower = wilson_lower(good, votes)
+        assert 0 <= lower <= (good / votes if votes else 0) + 1e-12
+        assert wilson_lower(good + 1, votes + 1) >= lower - 1e-12
+        assert wilson_lower(good, votes + 1) <= lower + 1e-12
+
+    def test_published_bounds(self):
+        # Newcombe, Statistics in Medicine 17, 1998, table I, method 3.
+        published = {(81, 263): 0.2553, (15, 148): 0.0624, (0, 20): 0.0, (1, 29): 0.0061}
+        for (good, votes), bound in published.items():
+            assert wilson_lower(good, votes) == pytest.approx(bound, abs=5e-5)
+
+    def test_more_good_votes_than_votes_are_refused(self):
+        with pytest.raises(ValueError, match="from 0 to votes"):
+            wilson_lower(2, 1)
+
+    @given(
+        st.lists(
+            st.builds(
+                Vote,
+                st.sampled_from("abcd"),
+                st.booleans(),
+                st.booleans(),
+                st.datetimes(timezones=st.just(UTC)),
+            )
+        ),
+        st.randoms(),
+    )
+    def test_the_order_of_votes_does_not_matter(self, votes, random):
+        mixed = list(votes)
+        random.shuffle(mixed)
+        said = tally(votes)
+        assert tally(mixed) == said
+        assert said.positive + said.negative <= 2 * said.actors
+
+    def test_no_gate_passes_with_a_reviewer_against(self):
+        assert not Gate().passes(Tally(100, 0, 50, reviewer_against=True))
+        assert Gate().passes(Tally(100, 0, 50))
+        assert not Gate(least_actors=60).passes(Tally(100, 0, 50))
+
+
+class TestTheReviewQueue:
+    def queue(self, world):
+        world.liked()
+        world.run(world.foldback())
+        return ReviewQueue(world.store)
+
+    def test_a_yes_serves_whatever_the_votes(self, world):
+        foldback = world.foldback()
+        world.liked(people=["ann"])
+        world.run(foldback)
+        queue = ReviewQueue(world.store)
+        item = queue.claim("rita")
+        assert (item.kind, item.question) == ("foldback", REFUND)
+        assert item.snapshot["answer"] == "It takes 14 days."
+        assert item.snapshot["chunks"][0]["text"] == RIGHT.page_content
+        assert queue.decide(item, "confirm").state == "decided"
+        [entry] = foldback.list()
+        assert (entry.status, entry.approved_by) == ("active", "rita")
+        world.run(foldback)
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+
+    def test_a_yes_can_be_taken_back(self, world):
+        queue = self.queue(world)
+        queue.decide(queue.claim("rita"), "confirm")
+        world.run(world.foldback())
+        assert queue.undo("rita").state == "open"
+        assert world.foldback().list()[0].status == "candidate"
+        assert world.foldback().lookup(MONEY) == []
+
+    def test_a_no_is_for_good(self, world):
+        queue = self.queue(world)
+        queue.decide(queue.claim("rita"), "reject")
+        foldback = world.foldback(auto_approve=True)
+        world.liked()
+        assert not foldback.plan()
+        assert foldback.list()[0].status == "rejected"
+
+    def test_unclear_changes_nothing(self, plain):
+        queue = self.queue(plain)
+        queue.decide(queue.claim("rita"), "unclear")
+        assert plain.foldback().list()[0].status == "candidate"
+
+    def test_grounding_is_not_skipped(self, plain):
+        queue = self.queue(plain)
+        item = queue.claim("rita")
+        plain.store.update_trace(item.trace_id, grounded=False)
+        queue.decide(item, "confirm")
+        assert plain.foldback().list()[0].status == "candidate"
+
+    def test_nor_is_a_source_that_changed_meanwhile(self, plain):
+        queue = self.queue(plain)
+        item = queue.claim("rita")
+        plain.store.record_trace("another", SERVER, [EDITED])
+        queue.decide(item, "confirm")
+        assert plain.foldback().list()[0].status == "candidate"
+        plain.run(plain.foldback())
+        assert plain.foldback().list()[0].status == "expired"
+
+    def test_what_would_be_right_goes_to_the_owner_and_nowhere_else(self, plain):
+        queue = self.queue(plain)
+        queue.decide(queue.claim("rita"), "reject", correction="It takes 99 days.")
+        with reading(plain.store) as connection:
+            [item] = connection.execute(select(owner_items)).all()
+        assert (item.kind, item.text, item.source) == (
+            "correction", "It takes 99 days.", "terms.md",
+        )  # fmt: skip
+        assert "99" not in plain.foldback().list()[0].text
+
+    def test_it_takes_no_right_chunk(self, plain):
+        queue = self.queue(plain)
+        with pytest.raises(ReviewError, match="whether it is right"):
+            queue.decide(queue.claim("rita"), "confirm", right_chunks=["right"])
+
+    def test_one_that_the_votes_decide_is_waited_for_no_more(self, plain):
+        queue = self.queue(plain)
+        plain.run(plain.foldback(auto_approve=True))
+        assert queue.claim("rita") is None
+
+    def test_two_must_agree_where_that_is_asked_for(self, plain):
+        queue = self.queue(plain)
+        with writing(plain.store) as (connection, _):
+            connection.execute(update(review_items).values(reviews_required=2))
+        queue.decide(queue.claim("rita"), "confirm")
+        assert plain.foldback().list()[0].status == "candidate"
+        queue.decide(queue.claim("sam"), "confirm")
+        assert plain.foldback().list()[0].status == "active"
+
+    def test_it_is_decided_on_the_page(self, plain):
+        self.queue(plain)
+        client = signed_in(create_app(plain.store))
+        page = client.get("/queue")
+        assert "May this answer serve again?" in page.text
+        assert "It takes 14 days." in page.text
+        assert "8 for, 0 against, of 8 people." in page.text
+        assert "Answers it" not in page.text
+        action, form = fields(page)
+        done = client.post(action, data=form | {"verdict": "confirm"})
+        assert done.status_code == 200
+        assert plain.foldback().list()[0].status == "active"
+
+
+class TestAPersonsWord:
+    def test_approving_closes_the_item_and_is_served_at_once(self, world):
+        foldback = world.served()
+        [entry] = foldback.list()
+        queue = ReviewQueue(world.store)
+        assert queue.claim("sam") is None
+        [item] = queue.items(state="decided")
+        [event] = queue.events(item.item_id)
+        assert (event.reviewer, event.verdict) == ("rita", "confirm")
+        assert foldback.approve(entry.derived_id, "sam").approved_by == "rita"
+        assert not foldback.plan()
+
+    def test_rejecting_hides_at_once(self, world):
+        foldback = world.served()
+        assert foldback.reject(foldback.list()[0].derived_id, "sam").status == "rejected"
+        assert foldback.lookup(REFUND) == []
+        assert not foldback.plan()
+
+    def test_a_changed_source_is_not_approved(self, plain):
+        foldback = plain.foldback()
+        plain.liked()
+        plain.run(foldback)
+        plain.store.record_trace("another", SERVER, [EDITED])
+        before = rows(plain.store)
+        with pytest.raises(FoldBackError, match="source changed"):
+            foldback.approve(foldback.list()[0].derived_id, "rita")
+        assert rows(plain.store) == before
+
+    def test_unknown_ones_and_nobody_are_refused(self, plain):
+        with pytest.raises(UnknownItemError, match="No folded-back answer"):
+            plain.foldback().approve("nothing", "rita")
+        with pytest.raises(ValueError, match="name"):
+            plain.foldback().reject("nothing", " ")
+
+
+class TestIds:
+    def test_they_are_made_of_namespace_question_and_sources(self):
+        one = derived_id_of("n", "How long?", ["a", "b"])
+        assert one == derived_id_of("n", " how LONG ", ["b", "a", "a"])
+        others = {
+            derived_id_of("m", "How long?", ["a", "b"]),
+            derived_id_of("n", "How short?", ["a", "b"]),
+            derived_id_of("n", "How long?", ["a"]),
+        }
+        assert len(others | {one}) == 4
+
+    def test_answers_on_other_sources_are_other_entries(self, plain):
+        plain.liked()
+        plain.liked(cited=(SECOND,))
+        plain.liked(cited=(RIGHT,), text="Fourteen days.")
+        plain.run(plain.foldback())
+        entries = plain.foldback().list()
+        assert len(entries) == 2
+        with reading(plain.store) as connection:
+            assert len(connection.execute(select(derived_sources)).all()) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "proved"),
+    [
+        ("It takes 14 days.", True),
+        ("“A refund takes 14 days.”", True),
+        ("It says «a refund takes 14 days».", True),
+        ("„A refund takes 41 days.“", False),
+        ("The word “refund” is a name.", True),
+        ("「返金は14日かかります」", False),
+    ],
+)
+def test_quotation_marks_are_taken_at_their_word(answer, proved):
+    assert quotes_are_proved(answer, [RIGHT.page_content]) is proved
