@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_feedback import nodes
     from langchain_feedback.graph import create_reliable_rag, reliable_rag_builder
+    from langchain_feedback.index.swappable import SwappableRetriever
     from langchain_feedback.judges.grading import LLMDocumentGrader
     from langchain_feedback.judges.groundedness import LLMGroundednessChecker
     from langchain_feedback.judges.highlighting import LLMHighlighter
@@ -50,6 +51,7 @@ __all__ = [
     "RankingPolicy",
     "SplitRetriever",
     "StateKeys",
+    "SwappableRetriever",
     "WilsonFusion",
     "create_reliable_rag",
     "locate_quote",
@@ -77,6 +79,7 @@ _HOMES = {
     "RankingPolicy": "ranking.policies",
     "SplitRetriever": "retrievers.split",
     "StateKeys": "nodes.keys",
+    "SwappableRetriever": "index.swappable",
     "WilsonFusion": "ranking.policies",
     "create_reliable_rag": "graph",
     "locate_quote": "quotes.locate",

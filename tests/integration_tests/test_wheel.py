@@ -245,6 +245,27 @@ def test_a_retriever_learns_on_sqlite(base: Environment) -> None:
     assert base.program(MODEL + dedent(program), "-W", "error") == ["card days", "days card"]
 
 
+def test_an_index_is_written_gated_and_checked_on_sqlite(base: Environment) -> None:
+    program = """
+        from langchain_core.embeddings import DeterministicFakeEmbedding
+        from langchain_core.vectorstores import InMemoryVectorStore
+        from langchain_feedback import FeedbackStore
+        from langchain_feedback.index.health import check_health
+        from langchain_feedback.index.managed import ManagedIndex
+        store = FeedbackStore("sqlite:///index.db")
+        vectors = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+        index = ManagedIndex(vector_store=vectors, documents=lambda: chunks)
+        junk = Document("Home | Search | Login | Help", id="bar")
+        kept, dropped = index.gate(store).split([*chunks, junk])
+        index.catalog(store).sync(kept, complete=True)
+        writer = index.writer(store)
+        writer.apply(writer.plan(kept))
+        report = check_health(store, index)
+        print(dropped[0][1], writer.plan(kept).counts["keep"], report.exit_code)
+    """
+    assert base.program(MODEL + dedent(program), "-W", "error") == ["['navigation'] 2 0"]
+
+
 @pytest.mark.parametrize(
     ("program", "name"),
     [
@@ -254,6 +275,21 @@ def test_a_retriever_learns_on_sqlite(base: Environment) -> None:
         (
             "import langchain_feedback as lf; lf.FeedbackStore('postgresql+psycopg://localhost/feedback').setup()",
             "postgres",
+        ),
+        (
+            (
+                "from langchain_feedback.index.duplicates import Chunk, near_duplicates;"
+                "near_duplicates([Chunk('1', 'One text.'), Chunk('2', 'And another.')])"
+            ),
+            "care",
+        ),
+        (
+            (
+                "from langchain_feedback import FeedbackStore;"
+                "from langchain_feedback.store.warehouse import export_parquet;"
+                "export_parquet(FeedbackStore('sqlite://'), 'out')"
+            ),
+            "warehouse",
         ),
     ],
 )
@@ -301,6 +337,31 @@ def test_telemetry(extra: Any) -> None:
         print(len(store.rate("t", 5)) > 0)
     """
     assert extra("telemetry").program(dedent(program)) == ["True"]
+
+
+def test_care(extra: Any) -> None:
+    program = """
+        from langchain_feedback.index.duplicates import Chunk, near_duplicates
+        text = " ".join(f"Sentence {number} of the terms says one thing." for number in range(40))
+        pair = [Chunk("1", text + " Thank you."), Chunk("2", text + " Thank you for it.")]
+        found = near_duplicates(pair)
+        print(*[(one.id, one.of) for one in found])
+    """
+    assert extra("care").program(dedent(program), "-W", "error") == ["('2', '1')"]
+
+
+def test_warehouse(extra: Any) -> None:
+    program = """
+        from langchain_feedback import FeedbackStore
+        from langchain_feedback.store.warehouse import export_parquet, rebuild_evidence_with_duckdb
+        store = FeedbackStore("sqlite://")
+        store.record_trace("t", "How long?", chunks)
+        store.rate("t", 5, target=chunks[0])
+        exported = export_parquet(store, "history")
+        evidence = rebuild_evidence_with_duckdb("history")
+        print(exported.signals, evidence.column("positive").to_pylist())
+    """
+    assert extra("warehouse").program(MODEL + dedent(program)) == ["1 [1.0]"]
 
 
 def test_faiss(extra: Any) -> None:
