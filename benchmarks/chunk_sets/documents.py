@@ -1,28 +1,34 @@
 """Other people's documents that lie on this machine: nothing was tuned on them.
 
-Long descriptions and text files of the installed packages, licences apart, and what lies in
-folders that are named: Markdown, reStructuredText, plain text, HTML and manual pages.
+Long descriptions and text files of the installed packages, licences apart, their docstrings, and
+what lies in folders that are named: Markdown, reStructuredText, plain text, HTML, manual pages.
 """
 
+import ast
 import gzip
 import html
 import itertools
 import random
 import re
 import unicodedata
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from chunk_sets.good import packed
 
-__all__ = ["chunked", "package_documents", "sampled"]
+__all__ = ["chunked", "docstrings", "package_documents", "sampled", "script"]
 
 SUFFIXES = frozenset({".md", ".rst", ".txt", ".html"})
 _LICENCE = re.compile(r"licen[cs]e|copying|notice|authors|copyright", re.IGNORECASE)
 _LISTS = re.compile(r"top_level|entry_points|requires|record|sources|cmakelists", re.IGNORECASE)
 _TESTS = frozenset({"test", "tests", "testing", "data", "models", "requirements"})
 _MANUAL = re.compile(r"\.[1-8]\w*(?:\.gz)?\Z")
+_DEFINED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_MODULES = 40
+_LONG = 200
 _SIZE = 800
 _LARGEST = 400_000
 
@@ -35,9 +41,52 @@ def chunked(text: str) -> list[str]:
     return [chunk for chunk in packed(blocks, _SIZE) if chunk.strip()]
 
 
-def package_documents() -> Iterator[tuple[str, str, str]]:
-    """Give group, name and text of what came with each installed package."""
-    for package in sorted(distributions(), key=lambda each: each.name or ""):
+def script(text: str) -> str:
+    """Name the script that most of a text's letters are of, such as `latin` or `cjk`."""
+    names = Counter(
+        unicodedata.name(letter, "none").split()[0].lower() for letter in text if letter.isalpha()
+    )
+    return names.most_common(1)[0][0] if names else "none"
+
+
+def docstrings(site: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Give group, package and text of long docstrings: of each package, 40 modules by chance."""
+    for package in _packages(site):
+        files = [
+            file
+            for file in package.files or ()
+            if file.suffix == ".py" and not _TESTS.intersection(file.parts)
+        ]
+        chance = random.Random(package.name)  # noqa: S311  no secret
+        for file in chance.sample(files, min(_MODULES, len(files))):
+            for text in _docstrings_of(_read(Path(str(package.locate_file(file))))):
+                yield "docstrings", package.name, text
+
+
+def _docstrings_of(source: str) -> Iterator[str]:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        text = ast.get_docstring(node) if isinstance(node, _DEFINED) else None
+        if text and len(text) >= _LONG:
+            yield text
+
+
+def _packages(site: str | None) -> list[Distribution]:
+    found = distributions() if site is None else distributions(path=[site])
+    return sorted(found, key=lambda each: each.name or "")
+
+
+def package_documents(site: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Give group, name and text of what came with each package that is installed in a folder.
+
+    Args:
+        site: A folder of packages; None: those of this Python.
+    """
+    for package in _packages(site):
         described = package.metadata.get_payload() or package.metadata.get("Description") or ""
         if isinstance(described, str) and described.strip():
             yield "descriptions", package.name, described

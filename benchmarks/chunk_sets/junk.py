@@ -67,7 +67,7 @@ def _repeated(texts: Sequence[str], chance: random.Random) -> Iterator[str]:
 
 def _base64(texts: Sequence[str], chance: random.Random) -> Iterator[str]:
     for text in texts:
-        raw = bytes(chance.randrange(256) for _ in range(chance.randint(150, 700)))
+        raw = chance.randbytes(chance.randint(150, 700))
         plain = text.encode() if chance.randrange(2) else raw
         width = chance.choice([64, 76, 100_000])
         code = base64.b64encode(plain).decode()
@@ -81,7 +81,7 @@ def _ocr(texts: Sequence[str], chance: random.Random) -> Iterator[str]:
 
 def _mojibake(texts: Sequence[str], chance: random.Random) -> Iterator[str]:
     for text in texts:
-        foreign = sum(not character.isascii() for character in text)
+        foreign = len(text) - len(text.encode("ascii", "ignore"))
         if foreign < len(text) / 100:
             continue
         ways = [misread(text, *way) for way in MISREADINGS]

@@ -3,16 +3,20 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, vstack
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from chunk_sets.junk import MAKERS, MISSES
 
 __all__ = ["measure"]
 
 TOP = 10
+_COUNTER = HashingVectorizer(n_features=2**20, alternate_sign=False, norm=None)
 SHARE = 0.35
 
 KINDS: dict[str, list[str]] = {
@@ -38,17 +42,18 @@ def measure(
     gold = dict(line.split("\t")[:2] for line in _lines(folder / "qrels.tsv")[1:])
     asked = {row["_id"]: row["text"] for row in map(json.loads, _lines(folder / "queries.jsonl"))}
     questions = [(asked[key], passage) for key, passage in gold.items()]
-    perfect = _ndcg(passages, questions)
+    index = _Index(passages, questions)
+    perfect = index.ndcg(index.counted)
     measured: dict[str, dict[str, list[float]]] = {}
     for seed in range(seeds):
         for name, kinds in KINDS.items():
-            corpus = passages | _junk(list(passages.values()), kinds, seed)
-            base = _ndcg(corpus, questions) if kinds else perfect
-            scores = {"none": base, "perfect": perfect}
+            junk = list(_junk(list(passages.values()), kinds, seed).values())
+            counted = vstack([index.counted, _COUNTER.transform(junk)]) if junk else index.counted
+            texts = [*passages.values(), *junk]
+            scores = {"none": index.ndcg(counted) if junk else perfect, "perfect": perfect}
             for label, gated in gates.items():
-                kept = {key: text for key, text in corpus.items() if not gated(text)}
-                same = len(kept) == len(corpus)
-                scores[label] = scores["none"] if same else _ndcg(kept, questions)
+                kept = np.array([not gated(text) for text in texts])
+                scores[label] = scores["none"] if kept.all() else index.ndcg(counted, kept)
             for label, score in scores.items():
                 measured.setdefault(name, {}).setdefault(label, []).append(100 * score)
     return {name: _averages(scores) for name, scores in measured.items()}
@@ -66,25 +71,33 @@ def _lines(path: Path) -> list[str]:
 
 def _junk(texts: Sequence[str], kinds: Sequence[str], seed: int) -> dict[str, str]:
     """Make `SHARE` of junk; what a kind cannot make (English hardly breaks) another one makes."""
-    chance = random.Random(seed)  # noqa: S311  no secret
     wanted = int(len(texts) * SHARE / (1 - SHARE))
     made: dict[str, str] = {}
     for at, kind in enumerate(kinds):
+        chance = random.Random(f"{seed} {kind}")  # noqa: S311  no secret
         part = (wanted - len(made)) // (len(kinds) - at)
-        found = list(MAKERS[kind](chance.sample(list(texts), len(texts)), chance))[:part]
+        found = islice(MAKERS[kind](chance.sample(list(texts), len(texts)), chance), part)
         made |= {f"{kind}-{number}": text for number, text in enumerate(found)}
     return made
 
 
-def _ndcg(corpus: dict[str, str], questions: Sequence[tuple[str, str]]) -> float:
-    """Mean of 1 / log2(1 + rank) of the right passage in the first ten (one is right)."""
-    keys = np.array(list(corpus))
-    vectorizer = TfidfVectorizer()
-    matrix = vectorizer.fit_transform(corpus.values())
-    found = vectorizer.transform([question for question, _ in questions]) @ matrix.T
-    gains = []
-    for row, (_, right) in zip(found.toarray(), questions, strict=True):
-        best = keys[np.argsort(-row, kind="stable")[:TOP]]
-        rank = np.flatnonzero(best == right)
-        gains.append(1 / np.log2(2 + rank[0]) if rank.size else 0.0)
-    return float(np.mean(gains))
+class _Index:
+    """Passages and questions as counts of words, made once."""
+
+    def __init__(self, passages: dict[str, str], questions: Sequence[tuple[str, str]]) -> None:
+        places = {key: at for at, key in enumerate(passages)}
+        self.counted = _COUNTER.transform(passages.values())
+        self.asked = _COUNTER.transform([question for question, _ in questions])
+        self.right = np.array([places[key] for _, key in questions])
+
+    def ndcg(self, counted: csr_matrix, kept: NDArray[np.bool_] | None = None) -> float:
+        """Mean of 1 / log2(1 + rank) of the right passage in the first ten (one is right)."""
+        kept = np.ones(counted.shape[0], bool) if kept is None else kept
+        rows = TfidfTransformer().fit(counted[kept])
+        found = np.full((self.asked.shape[0], len(kept)), -1.0)
+        found[:, kept] = (rows.transform(self.asked) @ rows.transform(counted[kept]).T).toarray()
+        own = found[np.arange(len(found)), self.right][:, None]
+        # Of equal scores the first passage counts, as in a stable order.
+        ahead = (found > own) | ((found == own) & (np.arange(len(kept)) < self.right[:, None]))
+        rank = ahead.sum(axis=1)
+        return float(np.mean(np.where((rank < TOP) & (own[:, 0] >= 0), 1 / np.log2(2 + rank), 0)))

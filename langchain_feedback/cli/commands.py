@@ -15,6 +15,7 @@ from rich.text import Text
 
 from langchain_feedback.cli.answering import Answered, answer, chat_model, make_graph
 from langchain_feedback.cli.evidence import show_evidence
+from langchain_feedback.cli.index import app as index
 from langchain_feedback.cli.loop import app as loop
 from langchain_feedback.cli.progress import reading_progress
 from langchain_feedback.cli.rendering import show_answer, show_grades
@@ -34,6 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(loop, name="loop")
+app.add_typer(index, name="index")
 app.command()(serve)
 _UNANSWERABLE = "Do you sell gift cards?"
 

@@ -13,7 +13,8 @@ from langchain_feedback.cli.loop_experiments import app as experiment_app
 from langchain_feedback.cli.loop_learning import COMMANDS
 from langchain_feedback.cli.loop_owners import deliver, retest
 from langchain_feedback.cli.loop_running import run
-from langchain_feedback.cli.loop_shared import (
+from langchain_feedback.cli.loop_status import status
+from langchain_feedback.cli.shared import (
     DATABASE,
     Database,
     Days,
@@ -21,14 +22,15 @@ from langchain_feedback.cli.loop_shared import (
     Limit,
     Namespace,
     Owning,
+    name_of,
     opened,
     owners_of,
     print_json,
     print_table,
     say,
+    say_more,
     told,
 )
-from langchain_feedback.cli.loop_status import status
 from langchain_feedback.tokens import FeedbackTokens
 
 __all__ = ["app"]
@@ -77,17 +79,18 @@ def sources(
     from langchain_feedback.loop.sources import source_reports  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
-        found = source_reports(store, days=days)[:limit]
+        found = source_reports(store, days=days)
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in found[:limit]])
         return
     rows = [
         (one.source, one.answers, one.failures, f"{one.damage:.0f}", f"{one.cited_rate:.0%}",
          ", ".join(alarm.kind for alarm in one.alarms), one.open_items or "")
-        for one in found
+        for one in found[:limit]
     ]  # fmt: skip
     head = ("source", "answers", "failed", "damage", "cited", "alarms", "open items")
     print_table(head, rows, "No answer rested on a source. Name it in metadata as `source`.")
+    say_more(len(found), limit)
 
 
 @app.command()
@@ -143,7 +146,7 @@ def review(  # noqa: PLR0917  each is an option
     as_json: Json = False,
 ) -> None:
     """Work through the queue; with --json, show how it stands and take nothing."""
-    from langchain_feedback.cli.loop_review import name_of, work_through  # noqa: PLC0415
+    from langchain_feedback.cli.loop_review import work_through  # noqa: PLC0415
     from langchain_feedback.loop.review import ReviewQueue  # noqa: PLC0415
 
     with told(), opened(database, namespace) as store:
@@ -155,10 +158,10 @@ def review(  # noqa: PLR0917  each is an option
             print_json({"progress": asdict(queue.progress()), "waiting": waiting})
             return
         if undo:
-            undone = queue.undo(name_of(reviewer))
+            undone = queue.undo(name_of(reviewer, "--reviewer"))
             say(f"Taken back: {undone.question}" if undone else "There is nothing to take back.")
             return
-        work_through(queue, name_of(reviewer), Console())
+        work_through(queue, name_of(reviewer, "--reviewer"), Console())
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_feedback.cli.loop_shared import (
+from langchain_feedback.cli.shared import (
     DATABASE,
     Database,
     Days,

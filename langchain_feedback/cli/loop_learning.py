@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_feedback.cli.loop_review import name_of
+from langchain_feedback.cli.loading import load
 from langchain_feedback.cli.loop_running import Estimating
-from langchain_feedback.cli.loop_shared import (
+from langchain_feedback.cli.shared import (
     DATABASE,
+    Actor,
     Database,
     Json,
     Namespace,
-    load,
+    name_of,
     opened,
     print_json,
     print_table,
@@ -35,7 +36,6 @@ _GATE = {"promote": 0, "reject": 1, "advice": 2}
 
 _STYLES = {"promote": "bold green", "reject": "bold red", "advice": "bold yellow"}
 
-Actor = Annotated[str, typer.Option("--by", help="Your name; without it, the login name.")]
 Which = Annotated[str | None, typer.Argument(help="A ranker's id; without it, the newest.")]
 
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from langchain_feedback.cli.loop_shared import (
+from langchain_feedback.cli.loading import load
+from langchain_feedback.cli.shared import (
     DATABASE,
     Database,
     Json,
     Namespace,
-    load,
     opened,
     owners_of,
     print_json,

@@ -1,6 +1,5 @@
 """The review queue in the terminal: one item after the other, a letter for each verdict."""
 
-import getpass
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from langchain_feedback.errors import ReviewError
 from langchain_feedback.loop.review import ReviewItem, ReviewQueue, Verdict
 from langchain_feedback.quotes.plain import plain_text
 
-__all__ = ["name_of", "work_through"]
+__all__ = ["work_through"]
 
 _HELP = (
     "1 the suspect is wrong, 2 it is right, 3 unclear; then the numbers of the chunks that answer "
@@ -29,21 +28,6 @@ _HELPS = {"burst": _BURST, "foldback": _FOLD_BACK}
 _KINDS = {"burst": "burst", "foldback": "an answer to serve again"}
 _VERDICTS: Mapping[str, Verdict] = {"1": "confirm", "2": "reject", "3": "unclear"}
 _LONGEST = 600
-
-
-def name_of(given: str) -> str:
-    """Return the reviewer's name: as given, else the login name.
-
-    Raises:
-        ValueError: If there is neither.
-    """
-    if given.strip():
-        return given.strip()
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError) as error:
-        msg = "Who reviews? Pass --reviewer NAME."
-        raise ValueError(msg) from error
 
 
 def work_through(queue: ReviewQueue, reviewer: str, console: Console) -> None:

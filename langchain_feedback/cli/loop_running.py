@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from langchain_feedback.cli.loop_shared import (
+from langchain_feedback.cli.loading import load
+from langchain_feedback.cli.shared import (
     DATABASE,
     Database,
     Days,
     Json,
     Namespace,
     Owning,
-    load,
     opened,
     owners_of,
     print_json,

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from langchain_feedback.cli.loop_shared import (
+from langchain_feedback.cli.shared import (
     DATABASE,
     Database,
     Days,

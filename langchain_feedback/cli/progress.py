@@ -1,4 +1,4 @@
-"""A progress bar that shows itself only where reading takes longer than a second."""
+"""Progress bars that show themselves only where something takes longer than a second."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-__all__ = ["reading_progress"]
+from langchain_feedback.cli.shared import Screen
+
+__all__ = ["counted", "reading_progress", "waiting"]
 
 _QUIET_SECONDS = 1.0
 
@@ -34,3 +36,36 @@ def reading_progress(console: Console) -> Iterator[Callable[[Path, int, int], No
             )
 
         yield on_file
+
+
+@contextmanager
+def counted(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Yield the function that is told how many more are done.
+
+    Args:
+        words: What is done.
+        total: How many there are; None: nobody knows.
+    """
+    started = time.monotonic()
+    screen = Screen(stderr=True)
+    quiet = not screen.is_terminal
+    with Progress(console=screen, transient=True, auto_refresh=False, disable=quiet) as progress:
+        task = progress.add_task(words, total=total, visible=False)
+
+        def on_more(count: int) -> None:
+            slow = time.monotonic() - started > _QUIET_SECONDS
+            done = f"{words}: {progress.tasks[0].completed + count:,.0f}"
+            progress.update(task, advance=count, description=done, visible=slow, refresh=slow)
+
+        yield on_more
+
+
+@contextmanager
+def waiting(words: str) -> Iterator[None]:
+    """Show that something goes on of which nobody knows how far it is."""
+    screen = Screen(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    with screen.status(words):
+        yield

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from langchain_feedback.cli.loop_shared import DATABASE, Database, Namespace, told, url_of
+from langchain_feedback.cli.shared import DATABASE, Database, Namespace, told, url_of
 from langchain_feedback.errors import MissingExtraError
 from langchain_feedback.tokens import FeedbackTokens
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Changes", "ChunkCatalog"]
 
 _PAGE = 500
+_MOST = 2**31
+"""Of an integer, in every database."""
 
 _CARE = ("position", "start_index", "scope", "status", "first_seen", "changed_at")
 
@@ -230,7 +232,7 @@ def _is_edited(before: Row[Any] | None, document: Document) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def _places(documents: Sequence[Document], id_field: str | None) -> dict[str, int]:

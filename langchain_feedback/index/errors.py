@@ -34,7 +34,7 @@ class PlanChangedError(IndexWriteError):
 
 
 class IndexBusyError(IndexWriteError):
-    """Another writer works on the index."""
+    """Another writer works on the index, or did since it was loaded."""
 
 
 class VersionError(LangChainFeedbackError):

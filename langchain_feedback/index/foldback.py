@@ -63,6 +63,8 @@ class FoldBack:
             30 days.
         id_field: The metadata field that holds a chunk's id, if any.
         name: What this index is called in the ledger.
+        persist: What puts this index on the disk where it lives in memory, such as
+            `SavedFolder(folder).save`; see `IndexWriter`.
 
     Raises:
         ValueError: If a setting is out of range, or the vector store is also the primary one.
@@ -104,6 +106,7 @@ class FoldBack:
         resolve: Resolve | None = None,
         id_field: str | None = None,
         name: str = "foldback",
+        persist: Callable[[VectorStore], object] | None = None,
     ) -> None:
         if serve not in get_args(Serve) or not -1 <= min_similarity <= 1 or not max_age_days > 0:
             msg = (
@@ -117,7 +120,7 @@ class FoldBack:
         self.store, self.vector_store, self.serve = store, vector_store, serve
         self.min_similarity, self.resolve, self.id_field = min_similarity, resolve, id_field
         rules = Rules(gate or Gate(), auto_approve, max_age_days)
-        writer = IndexWriter(vector_store, TableLedger(store, name))
+        writer = IndexWriter(vector_store, TableLedger(store, name), persist=persist)
         self._job = Job(store, writer, rules, resolve, id_field)
         self.refuse(resolve)
 
@@ -147,11 +150,14 @@ class FoldBack:
         """
         return self._job.plan()
 
-    def apply(self, plan: Plan) -> Applied:
+    def apply(self, plan: Plan | str) -> Applied:
         """Carry out a plan, and nothing else; an empty one writes nothing.
 
         A crash after the entries are changed leaves the index to the next run; till then what
         expired is hidden all the same.
+
+        Args:
+            plan: A plan, or its digest.
 
         Raises:
             PlanChangedError: If something changed since that would make it another plan.
@@ -220,6 +226,10 @@ class FoldBack:
             allow: Tells whether a source may be shown.
             resolve: As the setting, where that is not given.
             id_field: As the setting, where that is not given.
+
+        Raises:
+            Exception: What the vector store or the embeddings raise; a `FeedbackRetriever` leaves
+                the slot empty then. A feedback store that fails raises nothing.
         """
         if not question.strip():
             return []

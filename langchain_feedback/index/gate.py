@@ -27,6 +27,7 @@ from langchain_feedback.index.quality import score_chunk
 from langchain_feedback.store.forks import renew_after_fork
 from langchain_feedback.store.parts.base import twin
 from langchain_feedback.store.transactions import clock, reading, writing
+from langchain_feedback.traces import storable
 
 if TYPE_CHECKING:
     from langchain_feedback.store.feedback_store import FeedbackStore
@@ -160,7 +161,8 @@ class QualityGate:
     ahidden = twin(hidden)
 
     def _standing(self, document: Document) -> Standing:
-        key = chunk_key(document, self.id_field)
+        # An id that no database holds must not cost the look-up of all the others.
+        key = storable(chunk_key(document, self.id_field))
         return Standing(key, text_key(document), content_hash(document))
 
     def _count(self, checked: int, hidden: int, unknown: int) -> None:

@@ -9,17 +9,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
+from langchain_core.runnables.config import run_in_executor
 from sqlalchemy import select
 
 from langchain_feedback.documents import chunk_key, content_hash
 from langchain_feedback.index._gating.scores import keep_scores, scores_of
 from langchain_feedback.index._jobs.lease import JobBusyError, JobLease, Shard
-from langchain_feedback.index._jobs.nightly import NightlyReport, Step, nightly
+from langchain_feedback.index._jobs.nightly import NightlyReport, Step, anightly, nightly
 from langchain_feedback.index.quality import ChunkQuality, score_batch
 from langchain_feedback.store.schema import chunks
 from langchain_feedback.store.transactions import clock, reading, writing
@@ -34,6 +36,8 @@ __all__ = [
     "NightlyReport",
     "Shard",
     "Step",
+    "anightly",
+    "ascore_corpus",
     "catalog_documents",
     "nightly",
     "score_corpus",
@@ -139,6 +143,13 @@ def score_corpus(
             if progress is not None:
                 progress(size)
     return CorpusScores(seen, scored, gated)
+
+
+async def ascore_corpus(
+    store: "FeedbackStore", documents: Iterable[Document], **options: Any
+) -> CorpusScores:
+    """Do as `score_corpus`, without blocking the event loop; documents are read in a thread."""
+    return await run_in_executor(None, partial(score_corpus, store, documents, **options))
 
 
 def _judged(

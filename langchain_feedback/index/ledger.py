@@ -65,6 +65,9 @@ class Ledger(Protocol):
     def claim(self, holder: str, seconds: float) -> bool:
         """Take the lease, or prolong one's own; return whether it is the holder's now."""
 
+    def renew(self, holder: str, seconds: float) -> bool:
+        """Prolong one's own lease; return whether nobody else had it in between."""
+
     def release(self, holder: str) -> None:
         """Give the lease back; one that somebody else has stays."""
 
@@ -154,6 +157,24 @@ class TableLedger:
             if connection.execute(update(job_leases).where(free).values(**lease)).rowcount:
                 return True
             return bool(insert_or_ignore(connection, job_leases, [{"name": self._lease, **lease}]))
+
+    def renew(self, holder: str, seconds: float) -> bool:
+        """Prolong one's own lease; return whether nobody else had it in between.
+
+        One that ended is still one's own until somebody takes it.
+
+        Raises:
+            StoreError: If the database cannot be written.
+        """
+        row = job_leases.c
+        mine = (row.name == self._lease) & (row.holder == holder)
+        with writing(self.store, lock="traces") as (connection, _):
+            until = clock(self.store, connection) + timedelta(seconds=seconds)
+            return bool(
+                connection.execute(
+                    update(job_leases).where(mine).values(expires_at=until)
+                ).rowcount
+            )
 
     def release(self, holder: str) -> None:
         """Give the lease back; one that somebody else has stays.

@@ -1,20 +1,24 @@
 """One index of yours, as the jobs, the health check and the command line need to know it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from langchain_feedback.documents import chunk_key
 from langchain_feedback.errors import LangChainFeedbackError
 
 if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
-    from langchain_feedback.index.catalog import ChunkCatalog
+    from langchain_feedback.index._managed.wanted import Wanted
+    from langchain_feedback.index.catalog import Changes, ChunkCatalog
+    from langchain_feedback.index.duplicates import Chunk
     from langchain_feedback.index.foldback import FoldBack
     from langchain_feedback.index.gate import QualityGate
+    from langchain_feedback.index.jobs import Shard
     from langchain_feedback.index.retirement import Retirement, RetirementRules
     from langchain_feedback.index.versions import Hook, IndexRegistry, OpenVersion
     from langchain_feedback.index.writer import IndexWriter
@@ -82,6 +86,96 @@ class ManagedIndex:
             IndexSetupError: If the index does not say how to load them.
         """
         return self._said("documents")()  # type: ignore[no-any-return]
+
+    def wanted(
+        self,
+        store: "FeedbackStore",
+        documents: Iterable[Document],
+        *,
+        drop_junk: bool = False,
+        drop_copies: bool = False,
+    ) -> "Wanted":
+        """Part what the loader brings into what is to be in the index, and what is not.
+
+        A retired chunk stays out although the loader still brings it; one that is only hidden
+        stays where it is. Nothing is written.
+
+        Args:
+            store: Knows what was retired.
+            documents: All that the loader brings.
+            drop_junk: Whether what the gate finds wanting stays out, too.
+            drop_copies: Whether of exact copies in one scope only the first stays: the one that
+                the catalog saw first, else the loader's first. See `exact_duplicates`.
+
+        Raises:
+            IndexSetupError: If the index has no vector store.
+            StoreError: If the store cannot be read.
+        """
+        from langchain_feedback.index._managed.wanted import wanted  # noqa: PLC0415
+
+        return wanted(
+            self.gate(store),
+            self.writer(store),
+            documents,
+            drop_junk=drop_junk,
+            drop_copies=drop_copies,
+            scope_field=self.scope_field,
+        )
+
+    def differences(self, store: "FeedbackStore", wanted: "Wanted") -> "Changes":
+        """Return how the catalog differs from what the loader brings; nothing is written.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        from langchain_feedback.index._managed.known import differences  # noqa: PLC0415
+
+        return differences(store, wanted, self.id_field)
+
+    def take_down(self, store: "FeedbackStore", wanted: "Wanted") -> None:
+        """Let the catalog know what the loader brings; junk and copies left out are missing.
+
+        Raises:
+            ValueError: If it brings nothing, and the catalog holds something.
+            StoreError: If the store cannot be read or written.
+        """
+        from langchain_feedback.index._managed.known import take_down  # noqa: PLC0415
+
+        take_down(self.catalog(store), self.gate(store), wanted)
+
+    def corpus(
+        self, store: "FeedbackStore", *, shard: "Shard | None" = None
+    ) -> Iterator[Document]:
+        """Yield all chunks: those of the loader, or else those that the store knows.
+
+        Args:
+            store: Whose chunks, where there is no loader.
+            shard: Only sources of this share; chunks without a source go by their id.
+        """
+        from langchain_feedback.index.jobs import catalog_documents  # noqa: PLC0415
+
+        if self.documents is None:
+            yield from catalog_documents(store, shard=shard)
+            return
+        for document in self.documents():
+            source = str(document.metadata.get("source") or chunk_key(document, self.id_field))
+            if shard is None or shard.holds(source):
+                yield document
+
+    def size(self, store: "FeedbackStore") -> int | None:
+        """Return how many chunks `corpus` yields; None: only the loader knows."""
+        from langchain_feedback.index._managed.known import catalog_size  # noqa: PLC0415
+
+        return catalog_size(store) if self.documents is None else None
+
+    def chunks(self, store: "FeedbackStore") -> "list[Chunk]":
+        """Return all chunks to compare: those first that shall stay where two say the same."""
+        from langchain_feedback.index._managed.copies import first_ones_first  # noqa: PLC0415
+        from langchain_feedback.index._managed.known import catalog_chunks  # noqa: PLC0415
+
+        if self.documents is None:
+            return catalog_chunks(store)
+        return first_ones_first(store, self.documents(), self.id_field, self.scope_field)
 
     def writer(self, store: "FeedbackStore", **options: Any) -> "IndexWriter":
         """Make what writes to the index; options are those of `IndexWriter`."""

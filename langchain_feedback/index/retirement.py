@@ -5,7 +5,6 @@ later. Each step is planned before it runs, what was reviewed is what runs, and 
 takes to bring a chunk back is written down before it is touched.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,38 +14,15 @@ from langchain_feedback.index._retirement.audit import (
     Retired,
     actions_of,
     begin_run,
-    finish_run,
-    note_actions,
-    note_restored,
-    set_status,
 )
-from langchain_feedback.index._retirement.facts import Found, known_chunks
-from langchain_feedback.index._retirement.index import (
-    NotRestoredError,
-    Present,
-    as_candidate,
-    as_sibling,
-    present,
-    put_back,
-    to_undo,
-)
-from langchain_feedback.index._retirement.plan import (
-    Candidate,
-    Facts,
-    Held,
-    RetirementPlan,
-    planned,
-)
+from langchain_feedback.index._retirement.index import NotRestoredError
+from langchain_feedback.index._retirement.job import Job
+from langchain_feedback.index._retirement.plan import Held, RetirementPlan
 from langchain_feedback.index._retirement.rules import RetirementRules
-from langchain_feedback.index.errors import PlanChangedError
 from langchain_feedback.store.parts.base import twin
 from langchain_feedback.store.transactions import clock, reading, writing
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from sqlalchemy import Connection
-
     from langchain_feedback.index.writer import IndexWriter
     from langchain_feedback.store.feedback_store import FeedbackStore
 
@@ -69,7 +45,8 @@ class Retirement:
     5 people on 5 questions put the upper end of its share of good votes at .3 or below
     (Wilson, z = 2.58); and if nobody found it good for 90 days, nobody ever pinned or lately
     restored it, and it is no answer that was folded back. Of each person the newest vote
-    under each question counts, and 4 against it at most; all whose names are not known are one.
+    under each question counts, and 4 against it at most. Who has no name is known by the session;
+    all that have neither are one.
 
     Over the whole plan, each source keeps a chunk, one that the gate lets through if it has
     one, and half of its text, with what earlier runs took counted in; the rest is `held` for
@@ -120,6 +97,7 @@ class Retirement:
     ) -> None:
         self.store, self.writer = store, writer
         self.rules = rules or RetirementRules()
+        self._job = Job(store, writer, self.rules)
 
     def plan(self) -> RetirementPlan:
         """Return what a run would do; nothing changes but that this dry run is on record.
@@ -127,7 +105,7 @@ class Retirement:
         Raises:
             StoreError: If the store cannot be read or written.
         """
-        plan, _ = self._plan()
+        plan, _ = self._job.plan()
         with writing(self.store, lock="traces") as (connection, _):
             run_id = begin_run(
                 connection, self.store.namespace, clock(self.store, connection),
@@ -144,29 +122,13 @@ class Retirement:
 
         Raises:
             PlanChangedError: If the plan would be another one now.
-            IndexBusyError: If another writer works on the index.
+            IndexBusyError: If another run, or another writer, works on the index.
             StoreError: If the store cannot be read or written. What was hidden stays hidden; a
                 further run does the rest.
             ValueError: If there is no actor.
         """
-        actor, digest = _named(actor), plan if isinstance(plan, str) else plan.digest
-        current, there = self._plan()
-        _check(current, digest)
-        if not current:
-            return Retired("", digest)
-        run_id = self._demote(current, there, actor)
-        try:
-            self._remove(current.remove)
-        except Exception:
-            self._finish(run_id, "failed")
-            raise
-        self._finish(run_id, "done", current.remove)
-        return Retired(
-            run_id,
-            digest,
-            tuple(one.chunk_id for one in current.demote),
-            tuple(one.chunk_id for one in current.remove),
-        )
+        digest = plan if isinstance(plan, str) else plan.digest
+        return self._job.apply(digest, _named(actor))
 
     def restore(self, name: str, *, actor: str) -> Restored:
         """Bring back a chunk, or all chunks of a run, under the ids that they had.
@@ -187,23 +149,7 @@ class Retirement:
             StoreError: If the store cannot be read or written.
             ValueError: If there is no actor.
         """
-        actor = _named(actor)
-        with reading(self.store) as connection:
-            undone = to_undo(connection, self.store.namespace, name)
-        documents = {one.before["id"]: one.document for one in undone}
-        if not documents:
-            return Restored("", ())
-        put_back(self.writer, documents)
-        with writing(self.store) as (connection, _):
-            now, namespace = clock(self.store, connection), self.store.namespace
-            back = {one.target: one.before["content_hash"] for one in undone}
-            run_id = begin_run(
-                connection, namespace, now, digest=None, counts={"restore": len(back)}
-            )
-            note_restored(connection, run_id, undone, actor, now)
-            set_status(connection, namespace, back, "live")
-            finish_run(connection, run_id, "done", now)
-        return Restored(run_id, tuple(sorted(back)))
+        return self._job.restore(name, _named(actor))
 
     def actions(self, name: str | None = None) -> list[Action]:
         """Return what was done, oldest first: all of it, or an action's or a run's.
@@ -218,68 +164,6 @@ class Retirement:
     aapply = twin(apply)
     arestore = twin(restore)
     aactions = twin(actions)
-
-    # -- planning
-
-    def _plan(self) -> tuple[RetirementPlan, Present]:
-        with reading(self.store) as connection:
-            now, found = self._found(connection)
-        # Outside of any transaction: the index may take its time.
-        there = present(self.writer, [*found.candidates, *found.siblings])
-        return self._planned(now, found, there), there
-
-    def _planned(self, now: "datetime", found: Found, there: Present) -> RetirementPlan:
-        facts = Facts(
-            now,
-            found.chunks,
-            [as_candidate(one, there, self.rules) for one in found.candidates],
-            [as_sibling(one, there) for one in found.siblings],
-        )
-        return planned(self.writer.ledger.name, self.store.namespace, facts, self.rules)
-
-    def _found(
-        self, connection: "Connection", only: Sequence[str] | None = None
-    ) -> tuple["datetime", Found]:
-        now = clock(self.store, connection)
-        return now, known_chunks(connection, self.store.namespace, self.rules, now, only)
-
-    # -- applying
-
-    def _demote(self, plan: RetirementPlan, there: Present, actor: str) -> str:
-        """Write down all that the plan takes away, and hide what it hides; return the run."""
-        with writing(self.store) as (connection, _):
-            # Votes and pins that came in between count. Others than these chunks need no look:
-            # what is held or waits takes nothing from a source.
-            named = [one.chunk_id for one in (*plan.demote, *plan.remove)]
-            now, found = self._found(connection, named)
-            _check(self._planned(now, found, there), plan.digest)
-            namespace = self.store.namespace
-            run_id = begin_run(connection, namespace, now, digest=plan.digest, counts=plan.counts)
-            note_actions(connection, run_id, plan, actor, now)
-            hidden = {one.chunk_id: one.content_hash for one in plan.demote}
-            set_status(connection, namespace, hidden, "demoted")
-        return run_id
-
-    def _remove(self, chunks: Sequence[Candidate]) -> None:
-        if chunks:
-            removal = self.writer.plan_removal(one.index_id for one in chunks)
-            # How much may go at once was limited when it was hidden, and is again by the plan.
-            self.writer.apply(removal, force=True)
-
-    def _finish(self, run_id: str, status: str, removed: Sequence[Candidate] = ()) -> None:
-        with writing(self.store) as (connection, _):
-            gone = {one.chunk_id: one.content_hash for one in removed}
-            set_status(connection, self.store.namespace, gone, "retired")
-            finish_run(connection, run_id, status, clock(self.store, connection))
-
-
-def _check(plan: RetirementPlan, digest: str) -> None:
-    if plan.digest != digest:
-        msg = (
-            f"What would be done now is not the plan {digest[:12]!r}: {plan}. Plan again, and"
-            " review that."
-        )
-        raise PlanChangedError(msg)
 
 
 def _named(actor: str) -> str:

@@ -14,14 +14,15 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config, run_in_executor
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
 
 from langchain_feedback.documents import copy_document
 from langchain_feedback.index._versions.following import Follower, Opened
 from langchain_feedback.index.versions import IndexRegistry, IndexVersion
+from langchain_feedback.retrievers._whole_config import WholeConfig, child_config
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.traces import (
     INDEX_VERSION_KEY,
@@ -37,19 +38,18 @@ __all__ = ["VERSION_MARK", "SwappableRetriever"]
 VERSION_MARK = "index_version"
 """The key in a document's `metadata["feedback"]` that names the version it was found in."""
 
-_CONFIG = "_swappable_config"
 
-
-class SwappableRetriever(BaseRetriever):
+class SwappableRetriever(WholeConfig):
     """Searches the active version of an index, and follows the registry from version to version.
 
     A version that cannot be opened, or that is opened with another embedder than it was made
     with, is no reason to stop: the one before goes on, and the log says so once. The request
     that finds a new version opens it; all others go on with the old one meanwhile.
 
-    All searches of one request, known by its trace id, are made in the version that the first
-    one was made in, for up to five minutes. Documents are copies that name their version in
-    `metadata["feedback"]["index_version"]`.
+    All searches of one request, known by the trace id that came with it or that the first one
+    was recorded under, are made in the version that the first one was made in, for up to five
+    minutes, and of the newest thousand requests. Documents are copies that name their version
+    in `metadata["feedback"]["index_version"]`.
 
     Let `open_version` return a `FeedbackRetriever` with `resolve=`, and give this one its
     `store`: then chunks that feedback adds are of the same version as well, traces record the
@@ -133,37 +133,13 @@ class SwappableRetriever(BaseRetriever):
         """Do as `current`, without blocking the event loop."""
         return await run_in_executor(None, self.current)
 
-    def invoke(
-        self,
-        input: str,  # noqa: A002  LangChain's own name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Retrieve; see `BaseRetriever.invoke`.
-
-        Raises:
-            NoActiveVersionError: If no version is active, and none was.
-            EmbedderMismatchError: If the first one has another embedder than it was made with.
-        """
-        # The version gets the whole config, of which LangChain's hook sees the callbacks only.
-        return super().invoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
-
-    async def ainvoke(
-        self,
-        input: str,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Retrieve without blocking the event loop; otherwise the same as `invoke`."""
-        return await super().ainvoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
-
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
         opened = self._follower.of_request(_request_of(run_manager.metadata))
         config = _child_config(options, run_manager, opened)
         found = opened.retriever.invoke(query, config, **options)
-        return _marked(found, opened)
+        return self._kept(found, opened)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
@@ -175,7 +151,15 @@ class SwappableRetriever(BaseRetriever):
             opened = await run_in_executor(None, follower.of_request, request)
         config = _child_config(options, run_manager, opened)
         found = await _asked(opened.retriever, query, config, options)
-        return _marked(found, opened)
+        return self._kept(found, opened)
+
+    def _kept(self, found: Any, opened: Opened) -> list[Document]:
+        """Return copies that name the version, in which searches for the same trace go on."""
+        documents = _marked(found, opened)
+        if isinstance(documents, Retrieved):
+            # The id that it was recorded under: nobody may have named one before.
+            self._follower.began(documents.trace_id, opened)
+        return documents
 
 
 async def _asked(
@@ -209,6 +193,6 @@ def _child_config(
     opened: Opened,
 ) -> RunnableConfig:
     """Take the run's config out of the options, and tell runs below this one the version."""
-    config = patch_config(options.pop(_CONFIG, None), callbacks=manager.get_child())
+    config = child_config(options, manager)
     told = {INDEX_VERSION_KEY: opened.version.version}
     return {**config, "metadata": {**(config.get("metadata") or {}), **told}}

@@ -19,8 +19,9 @@ from langchain_core.runnables.config import run_in_executor
 
 from langchain_feedback.index._writer.folders import SavedFolder
 from langchain_feedback.index._writer.plan import Plan, Request, planned
+from langchain_feedback.index._writer.putting import way_of
 from langchain_feedback.index._writer.steps import Steps
-from langchain_feedback.index._writer.stores import checked_store, found_in, identified
+from langchain_feedback.index._writer.stores import checked_store, fingerprints_in, identified
 from langchain_feedback.index.errors import (
     IndexBusyError,
     IndexWriteError,
@@ -45,6 +46,9 @@ __all__ = [
     "UnsupportedIndexError",
 ]
 
+_LEAST_DIGITS = 12
+"""Of a digest, as plans print it."""
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -60,17 +64,19 @@ class Applied:
 class IndexWriter:
     """Brings an index to what it should hold, in steps that can be interrupted anywhere.
 
-    For each batch: the ledger says `writing`, `get_by_ids` tells what is there, that is
-    deleted, `add_documents` writes, the ledger says `present`. Removals come last, by
-    `removing` and `removed`. Between deleting and adding, a document that is replaced is not
-    found; blue and green versions avoid that.
+    For each batch: the ledger says `writing`, the documents are written in the place of what
+    has their ids, the ledger says `present`. Removals come last, by `removing` and `removed`.
+    Qdrant, PGVectorStore and InMemoryVectorStore replace a document in one step. From others it
+    is deleted first, as late as they allow (FAISS: when the new one is embedded), and is not
+    found for that moment; blue and green versions avoid that.
 
     Args:
         vector_store: Any vector store with `get_by_ids` and `delete`, except for `PGVector`,
             whose collections share their ids.
         ledger: Where it keeps what it did, such as a `TableLedger`; one for each index.
         id_field: A metadata field that holds a stable id. Otherwise the document's own id
-            counts, or else a UUID made of its text and source.
+            counts, or else a UUID made of its text and source: then an edit counts as a
+            removal and an addition.
         max_remove_share: How much of the index an `apply` may remove unless it is forced, in
             [0, 1].
         batch_size: How many documents are embedded and written at a time.
@@ -78,7 +84,7 @@ class IndexWriter:
             `SavedFolder(folder).save`, given the vector store. It is called before the ledger
             calls anything present or removed.
         lease_s: After how many seconds another process may take over from one that died. A
-            batch must not take longer.
+            batch must not take longer: otherwise two may write, and the next run repairs that.
 
     Raises:
         UnsupportedIndexError: If the vector store cannot be written to safely.
@@ -119,6 +125,7 @@ class IndexWriter:
             msg = f"batch_size and lease_s must be above 0, got {batch_size!r} and {lease_s!r}"
             raise ValueError(msg)
         self.vector_store, self.ledger = checked_store(vector_store), ledger
+        self._way = way_of(vector_store)
         self.id_field, self.max_remove_share = id_field, max_remove_share
         self.batch_size, self.persist, self.lease_s = batch_size, persist, lease_s
         self._newest: Plan | None = None
@@ -128,14 +135,19 @@ class IndexWriter:
     def plan(self, documents: Iterable[Document], *, complete: bool = True) -> Plan:
         """Return what is missing for the index to hold these documents; nothing is changed.
 
+        What is given here is what it shall hold: a chunk that was retired, or that a
+        `QualityGate` dropped, is written again if the loader still brings it and nobody leaves
+        it out. `ManagedIndex.wanted` does, and so does the command `index sync`.
+
         Args:
-            documents: What it should hold. Two with the same id must be the same.
+            documents: What it should hold. Two with one id of their own must be the same; of
+                copies of a text in one source, without ids, one is kept.
             complete: Whether that is all: what else the ledger knows, or removed once and is
                 back, would be removed. What the ledger never knew stays in any case.
 
         Raises:
-            UnsupportedIndexError: If two documents differ and have one id, or the vector
-                store does not take an id.
+            UnsupportedIndexError: If two documents differ and have one id of their own, or the
+                vector store does not take an id.
             StoreError: If the ledger cannot be read.
         """
         wanted = identified(documents, self.vector_store, self.id_field)
@@ -166,7 +178,7 @@ class IndexWriter:
         # Also what was removed: a vector store that was restored may hold it again.
         asked = set(entries) if request.complete else set()
         asked = asked.union(request.documents, request.removed)
-        there = found_in(self.vector_store, sorted(asked))
+        there = fingerprints_in(self.vector_store, sorted(asked))
         return planned(self.ledger.name, request, entries, there)
 
     # -- applying
@@ -175,7 +187,8 @@ class IndexWriter:
         """Carry out what was planned, and nothing else.
 
         Args:
-            plan: A plan, or the digest of the newest one that this writer made.
+            plan: A plan, or the digest of the newest one that this writer made; its first 12
+                digits are enough.
             force: Whether it may remove more than `max_remove_share` of the index, or all.
 
         Returns:
@@ -185,7 +198,8 @@ class IndexWriter:
             PlanChangedError: If the index or the ledger changed since, or the digest is
                 another plan's.
             TooManyRemovalsError: If it would remove too much.
-            IndexBusyError: If another writer works on the index.
+            IndexBusyError: If another writer works on the index, or took it over meanwhile.
+            IndexWriteError: If the vector store says that it did not delete.
             StoreError: If the ledger cannot be written.
         """
         plan = self._checked(plan)
@@ -194,6 +208,9 @@ class IndexWriter:
         if not plan:
             return Applied("", plan.digest, 0, 0)
         with self._alone() as steps:
+            folder = getattr(self.persist, "__self__", None)
+            if isinstance(folder, SavedFolder):
+                folder.check()
             current = self._planned(plan.request)
             if current.digest != plan.digest:
                 msg = (
@@ -216,7 +233,10 @@ class IndexWriter:
             msg = f"The plan is for {plan.index!r}, and this writer writes {self.ledger.name!r}."
             raise PlanChangedError(msg)
         newest = self._newest
-        if newest is None or newest.digest != plan:
+        is_named = newest is not None and (
+            len(plan) >= _LEAST_DIGITS and newest.digest.startswith(plan)
+        )
+        if newest is None or not is_named:
             made = "has made none" if newest is None else f"made {newest.digest!r} last"
             msg = f"There is no plan with the digest {plan!r}: this writer {made}. Plan again."
             raise PlanChangedError(msg)
@@ -226,11 +246,12 @@ class IndexWriter:
         share = plan.removed_share
         if not plan.lost or (share <= self.max_remove_share and share < 1):
             return
-        why = (
-            "Nothing at all would stay; did the loader return nothing?"
-            if share == 1
-            else f"At most {self.max_remove_share:.0%} go without being forced."
-        )
+        if share < 1:
+            why = f"At most {self.max_remove_share:.0%} go without being forced."
+        elif plan.request.documents:
+            why = "None of them would stay: do the documents have other ids than before?"
+        else:
+            why = "Nothing at all would stay; did the loader return nothing?"
         msg = (
             f"The plan removes {plan.lost:,} of {plan.known:,} documents from {plan.index!r}."
             f" {why} If it is meant, apply it with force=True."
@@ -245,11 +266,12 @@ class IndexWriter:
         try:
             yield Steps(
                 self.vector_store,
+                self._way,
                 self.ledger,
                 run_id,
                 self.batch_size,
                 self.persist,
-                keep_lease=lambda: self._claim(holder),
+                keep_lease=lambda: self._keep(holder),
             )
         finally:
             self.ledger.release(holder)
@@ -259,5 +281,14 @@ class IndexWriter:
             msg = (
                 f"Another writer works on the index {self.ledger.name!r}. If it died, its lease"
                 f" ends {self.lease_s:g} s after its last batch; try again then."
+            )
+            raise IndexBusyError(msg)
+
+    def _keep(self, holder: str) -> None:
+        if not self.ledger.renew(holder, self.lease_s):
+            msg = (
+                f"A batch took longer than the lease of {self.lease_s:g} s, and another writer"
+                f" took over the index {self.ledger.name!r}. Plan again; make lease_s longer or"
+                " batch_size smaller."
             )
             raise IndexBusyError(msg)

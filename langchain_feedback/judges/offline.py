@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
-from langchain_feedback.documents import chunk_key
+from langchain_feedback.documents import chunk_key, is_derived
 from langchain_feedback.judges._lexical import Idf, Passage, Weigher, best_passage, is_near_copy
 from langchain_feedback.judges.base import (
     AnswerGenerator,
@@ -188,7 +188,9 @@ class ExtractiveGenerator(AnswerGenerator):
         wanted = set(content_words(request["question"]))
         rejected = {" ".join(content_words(text)) for text in request["unsupported"]}
         found: list[tuple[float, int, Passage]] = []
-        for rank, document in enumerate(request["documents"]):
+        # What an answer said before is no source: it could never be verified.
+        sources = [one for one in request["documents"] if not is_derived(one)]
+        for rank, document in enumerate(sources):
             passage = best_passage(
                 document.page_content,
                 wanted,

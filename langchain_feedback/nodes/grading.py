@@ -5,7 +5,12 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable
 
-from langchain_feedback.documents import chunk_key, copy_document, unique_documents
+from langchain_feedback.documents import (
+    chunk_key,
+    copy_document,
+    is_derived,
+    unique_documents,
+)
 from langchain_feedback.judges.base import (
     DocumentGrader,
     Grade,
@@ -37,6 +42,9 @@ def grade_documents(
     once, also where a reducer of your state has collected it twice. `grades`
     holds every verdict; a chunk that got none (`unknown`) is kept or dropped as
     `on_unknown` says, and is never recorded as a `no`.
+
+    An answer that was folded back is graded as a chunk is, and is kept only beside a
+    chunk: nothing can rest on it.
 
     `reason` becomes `no_documents` where there was no text to grade,
     `none_relevant` where nothing was kept, `judge_failed` where nothing was kept
@@ -73,7 +81,7 @@ def grade_documents(
 
     def prepare(view: StateView) -> GradingRequest | Update:
         documents = with_text(view)
-        if not documents:
+        if all(is_derived(document) for document in documents):
             return Update(kept=[], grades=[], reason="no_documents")
         return GradingRequest(question=_question(view), documents=documents)
 
@@ -82,10 +90,8 @@ def grade_documents(
         if len(grades) != len(documents):
             msg = f"{grader!r} returned {len(grades)} grades for {len(documents)} chunks"
             raise ValueError(msg)
-        wanted = {Verdict.YES, Verdict.UNKNOWN} if on_unknown == "keep" else {Verdict.YES}
-        pairs = zip(documents, grades, strict=True)
-        kept = [copy_document(doc) for doc, grade in pairs if grade["verdict"] in wanted]
-        update = Update(kept=kept, grades=grades, reason="" if kept else _why(grades))
+        kept, why = _sorted_out(documents, grades, on_unknown == "keep")
+        update = Update(kept=kept, grades=grades, reason=why)
         failed = [failure(_NAME, g["error"], g["chunk_id"]) for g in grades if g["error"]]
         if failed:
             update["errors"] = view.get("errors") + failed
@@ -115,6 +121,21 @@ def _question(view: StateView) -> str:
     """Return the question, with the rewritten one that may stand better on its own."""
     question, searched = view.question, view.get("search_question")
     return f"{question}\n(in other words: {searched})" if searched else question
+
+
+def _sorted_out(
+    documents: list[Document],
+    grades: list[Grade],
+    keeps_unknown: bool,  # noqa: FBT001  a setting
+) -> tuple[list[Document], str]:
+    """Return copies of the chunks that are kept, or why there are none."""
+    wanted = {Verdict.YES, Verdict.UNKNOWN} if keeps_unknown else {Verdict.YES}
+    pairs = list(zip(documents, grades, strict=True))
+    kept = [copy_document(document) for document, grade in pairs if grade["verdict"] in wanted]
+    # On an earlier answer alone another one could not rest.
+    if all(is_derived(document) for document in kept):
+        return [], _why([grade for document, grade in pairs if not is_derived(document)])
+    return kept, ""
 
 
 def _why(grades: list[Grade]) -> str:

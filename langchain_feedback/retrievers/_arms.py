@@ -3,14 +3,7 @@
 import logging
 from typing import Annotated, Any, Self
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForRetrieverRun,
-    CallbackManagerForRetrieverRun,
-)
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config, run_in_executor
+from langchain_core.runnables.config import run_in_executor
 from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_feedback.ranking.policies import KernelBelief
@@ -19,20 +12,20 @@ from langchain_feedback.retrievers._checking import runnable
 from langchain_feedback.retrievers._experiment import ExperimentWatch
 from langchain_feedback.retrievers._explain import explained
 from langchain_feedback.retrievers._once import Once
+from langchain_feedback.retrievers._whole_config import WholeConfig
 from langchain_feedback.retrievers.feedback import FeedbackRetriever
 from langchain_feedback.store.experiments import ExperimentRecord
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.records import TraceChunk
 
-__all__ = ["Arms", "child_config", "options_for"]
+__all__ = ["Arms", "options_for"]
 
 logger = logging.getLogger(__name__)
 
-_CONFIG = "_feedback_config"
 _PICKED = {"a": "Picked by a", "b": "Picked by b", "both": "Offered by both at once"}
 
 
-class Arms(BaseRetriever):
+class Arms(WholeConfig):
     """Two retrievers that are compared; see the subclasses."""
 
     a: Annotated[Any, AfterValidator(runnable)]
@@ -74,29 +67,6 @@ class Arms(BaseRetriever):
             watch = self._watch = ExperimentWatch(self.store, name, kind, self._once)
         return watch.running(self.poll_s)
 
-    def invoke(
-        self,
-        input: str,  # noqa: A002  LangChain's own name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Retrieve; see `BaseRetriever.invoke`.
-
-        Raises:
-            ValueError: If `k` is below 1.
-        """
-        # Both get the whole config, of which LangChain's hook sees the callbacks only.
-        return super().invoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
-
-    async def ainvoke(
-        self,
-        input: str,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Retrieve without blocking the event loop; otherwise the same as `invoke`."""
-        return await super().ainvoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
-
     def explain(self, trace_id: str) -> list[dict[str, Any]]:
         """Say of each chunk of a retrieval why it stood where it did.
 
@@ -126,14 +96,6 @@ def _with_team(said: dict[str, Any], chunk: TraceChunk | None) -> dict[str, Any]
         end = "." if chunk.returned else "; too far down to be returned."
         why = f"{picked or 'As a retriever without feedback had it'}{end}"
     return said | {"team": team, "why": why}
-
-
-def child_config(
-    options: dict[str, Any],
-    manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
-) -> RunnableConfig:
-    """Take the run's config out of the options, for runs below this one."""
-    return patch_config(options.pop(_CONFIG, None), callbacks=manager.get_child())
 
 
 def options_for(settings: Arms, side: Any, k: int, given: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,6 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForRetrieverRun,
-    CallbackManagerForRetrieverRun,
-)
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
@@ -19,7 +15,7 @@ from langchain_core.runnables import (
     RunnableWithFallbacks,
 )
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.config import patch_config, run_in_executor
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.runnables.configurable import (
     DynamicRunnable,
     RunnableConfigurableAlternatives,
@@ -28,7 +24,7 @@ from langchain_core.vectorstores import VectorStoreRetriever
 
 from langchain_feedback.traces import Retrieved
 
-__all__ = ["aask", "ask", "checked_k", "child_config", "filtered_faiss", "is_configured"]
+__all__ = ["aask", "ask", "checked_k", "filtered_faiss", "is_configured"]
 __all__ += ["names", "takes"]
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -202,11 +198,3 @@ def checked_k(k: Any) -> int:
         msg = f"k must be at least 1, not {k!r}"
         raise ValueError(msg)
     return operator.index(k)
-
-
-def child_config(
-    given: RunnableConfig | None,
-    manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
-) -> RunnableConfig:
-    """Return a run's config as the runs below it get it."""
-    return patch_config(given, callbacks=manager.get_child())

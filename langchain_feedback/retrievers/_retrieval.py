@@ -32,9 +32,9 @@ from langchain_feedback.retrievers._published import (
     ranked,
     traced,
 )
-from langchain_feedback.retrievers._reach import Reach, Wanted, wanted_of
+from langchain_feedback.retrievers._reach import Reach
 from langchain_feedback.retrievers._slot import Slot, filled, noted
-from langchain_feedback.store.records import CellKey, QuestionEvidence
+from langchain_feedback.store.records import QuestionEvidence
 from langchain_feedback.traces import (
     SEARCHED_FOR_KEY,
     UNRECORDED_KEY,
@@ -203,13 +203,14 @@ class Retrieval:
 
     def finish(self, found: Sequence[Document], more: Sequence[Document]) -> Retrieved:
         """Rank what was found, record it, and return copies of the best."""
-        pool, wanted = self._with_feedback(
-            self._ordered(self._pool(self._sieve(found), self._sieve(more)))
-        )
+        read = Known(self._store, self._read, self._evidence, self.question)
+        pool, wanted = read.credited(
+            self._ordered(self._pool(self._sieve(found), self._sieve(more))),
+            self._settings, k=self._k, may_add=self._may_add, seen_since=self._reach.seen_since,
+        )  # fmt: skip
         there = {chunk.chunk_id for chunk in pool}
         chunks = [*pool, *self._reach.read(wanted, there, self._run, self._settings.inject)]
         cells = [chunk.cell for chunk in chunks]
-        read = Known(self._store, self._read, self._evidence, self.question)
         scores = self._policy.score(as_candidates(chunks), read.view(self._policy, cells))
         pins = [pin.key for pin in self._evidence.pins]
         best_first = ranked(chunks, scores, in_order(chunks, scores, pins))
@@ -277,32 +278,3 @@ class Retrieval:
     def _ordered(self, pool: list[Candidate]) -> list[Candidate]:
         """Let the learned ranker order the pool, where there is one."""
         return ordered(pool, self.question, self._rankers, self._settings.once)
-
-    def _with_feedback(self, pool: list[Candidate]) -> tuple[list[Candidate], Wanted]:
-        """Find out whose evidence each chunk has, and what the pool lacks."""
-        evidence, settings = self._evidence, self._settings
-        if not (evidence.cells or evidence.pins or self._policy.needs != "evidence"):
-            return pool, Wanted()
-        documents = [chunk.document for chunk in pool]
-
-        def read() -> tuple[list[CellKey], Wanted]:
-            cells = self._store.cells_of(documents, id_field=settings.id_field)
-            if not self._may_add:
-                return cells, Wanted()
-            origins = wanted_of(
-                evidence, self._policy, set(cells), k=self._k, inject=settings.inject
-            )
-            since = self._reach.seen_since
-            seen = self._store.snapshots(origins, seen_since=since) if origins else {}
-            return cells, Wanted(origins, seen)
-
-        known = self._read(read)
-        if known is None:
-            return pool, Wanted()
-        pinned = {pin.key for pin in evidence.pins}
-        for at, cell in enumerate(known[0]):
-            # Of several copies of a pinned text the first one is enough.
-            origin = "pinned" if cell in pinned else pool[at].origin
-            pinned.discard(cell)
-            pool[at] = replace(pool[at], cell=cell, origin=origin)
-        return pool, known[1]

@@ -9,8 +9,7 @@ from langchain_core.callbacks import (
     CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from pydantic import (
     AfterValidator,
@@ -24,7 +23,7 @@ from pydantic import (
 from langchain_feedback.claims import Asked
 from langchain_feedback.ranking.features import PairScorer, Scorer
 from langchain_feedback.ranking.policies import KernelBelief, RankingPolicy
-from langchain_feedback.retrievers._base_call import aask, ask, checked_k, child_config
+from langchain_feedback.retrievers._base_call import aask, ask, checked_k
 from langchain_feedback.retrievers._checking import (
     check_parts,
     plain_function,
@@ -39,6 +38,7 @@ from langchain_feedback.retrievers._ordering import LoadRanker, Rankers
 from langchain_feedback.retrievers._reach import Allow, Resolve
 from langchain_feedback.retrievers._retrieval import Retrieval
 from langchain_feedback.retrievers._slot import ExtraSlot
+from langchain_feedback.retrievers._whole_config import WholeConfig, child_config
 from langchain_feedback.store.feedback_store import FeedbackStore
 
 if TYPE_CHECKING:
@@ -48,10 +48,8 @@ __all__ = ["FeedbackRetriever"]
 
 logger = logging.getLogger(__name__)
 
-_CONFIG = "_feedback_config"
 
-
-class FeedbackRetriever(BaseRetriever):
+class FeedbackRetriever(WholeConfig):
     """Ranks what any retriever finds by what people said of it under similar questions.
 
     No chat model is asked, and the question is embedded at most once. Each retrieval is
@@ -99,9 +97,10 @@ class FeedbackRetriever(BaseRetriever):
     """The most documents that a call returns, but for those of `foldback`."""
     fetch_k: int | None = Field(default=None, ge=1)
     """How many the base is asked for, and the most of its documents that are ranked; None:
-    the greater of 20 and 4 `k`. It is kept to: a pool smaller than `k` returns fewer than `k`,
-    and what is added. Doubled where the fallback retriever is asked too. A FAISS index with
-    a `filter`, and no `fetch_k` of its own, is searched until that leaves `k`, or to its end."""
+    the greater of 20 and 4 `k`. It is kept to: a pool smaller than `k`, or one of which a `gate`
+    hides too much, returns fewer than `k`, and what is added. Doubled where the fallback
+    retriever is asked too. A FAISS index with a `filter`, and no `fetch_k` of its own, is
+    searched until that leaves `k`, or to its end."""
     base_k_arg: str | None = "k"
     """The option by which the base is told `fetch_k`; passed only if the base takes an option
     of that name. None: never; the base then returns as many as it always does."""
@@ -161,29 +160,6 @@ class FeedbackRetriever(BaseRetriever):
             self._rankers = Rankers(*parts, self._once)
         return self._rankers
 
-    def invoke(
-        self,
-        input: str,  # noqa: A002  LangChain's own name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Retrieve; see `BaseRetriever.invoke`.
-
-        Raises:
-            ValueError: If `k` is below 1.
-        """
-        # The base gets the whole config, of which LangChain's hook sees the callbacks only.
-        return super().invoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
-
-    async def ainvoke(
-        self,
-        input: str,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Retrieve without blocking the event loop; otherwise the same as `invoke`."""
-        return await super().ainvoke(input, config, **kwargs, **{_CONFIG: ensure_config(config)})
-
     def explain(self, trace_id: str) -> list[dict[str, Any]]:
         """Say of each chunk of a retrieval why it stood where it did.
 
@@ -220,7 +196,7 @@ class FeedbackRetriever(BaseRetriever):
         _feedback_texts: int = 0,
         **options: Any,
     ) -> list[Document]:
-        config = child_config(options.pop(_CONFIG, None), run_manager)
+        config = child_config(options, run_manager)
         retrieval = self._retrieval(
             query, run_manager.metadata, config, k, options, texts=_feedback_texts
         )
@@ -250,7 +226,7 @@ class FeedbackRetriever(BaseRetriever):
         _feedback_texts: int = 0,
         **options: Any,
     ) -> list[Document]:
-        config = child_config(options.pop(_CONFIG, None), run_manager)
+        config = child_config(options, run_manager)
         retrieval = self._retrieval(
             query, run_manager.metadata, config, k, options, texts=_feedback_texts
         )

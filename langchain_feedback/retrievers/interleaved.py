@@ -10,10 +10,11 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_feedback.retrievers._arms import Arms, child_config, options_for
+from langchain_feedback.retrievers._arms import Arms, options_for
 from langchain_feedback.retrievers._base_call import aask, ask, checked_k
 from langchain_feedback.retrievers._draft import drafted, undrafted
 from langchain_feedback.retrievers._one_trace import OneTrace
+from langchain_feedback.retrievers._whole_config import child_config
 from langchain_feedback.store.experiments import ExperimentRecord
 from langchain_feedback.traces import Retrieved
 

@@ -12,10 +12,11 @@ from langchain_core.runnables.config import run_in_executor
 
 from langchain_feedback.claims import Asked
 from langchain_feedback.ranking.interleave import arm_of
-from langchain_feedback.retrievers._arms import Arms, child_config, options_for
+from langchain_feedback.retrievers._arms import Arms, options_for
 from langchain_feedback.retrievers._base_call import aask, ask, checked_k
 from langchain_feedback.retrievers._draft import undrafted
 from langchain_feedback.retrievers._one_trace import OneTrace
+from langchain_feedback.retrievers._whole_config import child_config
 from langchain_feedback.store.experiments import ExperimentRecord, label_soon
 from langchain_feedback.traces import TRACE_ID_KEY, Retrieved, new_trace_id
 

@@ -146,6 +146,7 @@ def read_asks(
     question_ids: Sequence[int] | None = None,
     sessions: Sequence[str] | None = None,
     with_tests: bool = False,
+    only_cited: bool = False,
 ) -> list[Ask]:
     """Return questions asked, oldest first, with what was found and said.
 
@@ -158,6 +159,8 @@ def read_asks(
         question_ids: Only those of these questions.
         sessions: Only those of these sessions.
         with_tests: Whether traffic of evaluations and playgrounds counts too.
+        only_cited: Whether of the chunks those are enough that an answer quotes: most are not,
+            and reading them is most of the work.
     """
     wanted = [traces.c.namespace == namespace]
     wanted += [traces.c.created_at >= since] if since is not None else []
@@ -182,12 +185,19 @@ def read_asks(
         )
         found += connection.execute(statement)
     found.sort(key=lambda row: (row.created_at, row.trace_id))
-    return [ask for page in batched(found) for ask in _asks(connection, namespace, page)]
+    cited = [trace_chunks.c.cited] if only_cited else []
+    return [ask for page in batched(found) for ask in _asks(connection, namespace, page, cited)]
 
 
-def _asks(connection: Connection, namespace: str, page: Sequence[Row[Any]]) -> list[Ask]:
+def _asks(
+    connection: Connection,
+    namespace: str,
+    page: Sequence[Row[Any]],
+    among: Sequence[ColumnElement[bool]],
+) -> list[Ask]:
     ids = [row.trace_id for row in page]
-    searched, said = _searched(connection, namespace, ids), _said(connection, namespace, page)
+    searched = _searched(connection, namespace, ids, among)
+    said = _said(connection, namespace, page)
     return [
         Ask(
             question=row.text,
@@ -201,19 +211,27 @@ def _asks(connection: Connection, namespace: str, page: Sequence[Row[Any]]) -> l
 
 
 def _searched(
-    connection: Connection, namespace: str, trace_ids: Sequence[str]
+    connection: Connection,
+    namespace: str,
+    trace_ids: Sequence[str],
+    among: Sequence[ColumnElement[bool]],
 ) -> dict[str, list[AskedChunk]]:
     mine = (chunks.c.chunk_id == trace_chunks.c.chunk_id) & (chunks.c.namespace == namespace)
     rows = connection.execute(
-        select(trace_chunks, chunks.c.source)
+        select(
+            trace_chunks.c.trace_id,
+            chunks.c.source,
+            *(trace_chunks.c[name] for name in _CHUNK),
+        )
+        .select_from(trace_chunks)
         .outerjoin(chunks, mine)
-        .where(trace_chunks.c.trace_id.in_(trace_ids))
+        .where(trace_chunks.c.trace_id.in_(trace_ids), *among)
         .order_by(trace_chunks.c.attempt, trace_chunks.c.final_rank)
     )
     found: dict[str, list[AskedChunk]] = defaultdict(list)
-    for row in rows:
-        fields = {name: getattr(row, name) for name in _CHUNK}
-        found[row.trace_id].append(AskedChunk(source=row.source or "", **fields))
+    for trace_id, source, *values in rows:
+        fields = dict(zip(_CHUNK, values, strict=True))
+        found[trace_id].append(AskedChunk(source=source or "", **fields))
     return found
 
 

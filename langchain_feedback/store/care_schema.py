@@ -27,9 +27,9 @@ __all__ = [
     "derived",
     "derived_sources",
     "index_entries",
+    "index_records",
     "index_versions",
     "job_leases",
-    "quality_daily",
 ]
 
 chunk_quality = Table(
@@ -61,6 +61,17 @@ index_entries = Table(
     Column("run_id", String, nullable=False),
     instant("updated_at", nullable=False),
     Index("lcf_index_entries_state", "namespace", "index_name", "state"),
+)
+
+index_records = Table(
+    "lcf_index_records",
+    metadata,
+    Column("namespace", String, primary_key=True),
+    Column("index_name", String, primary_key=True),
+    Column("key", String, primary_key=True, doc="what LangChain's `index` calls a document"),
+    Column("group_id", String, doc="what it comes from; null: nobody said"),
+    instant("updated_at", nullable=False, doc="by the server's clock"),
+    Index("lcf_index_records_group", "namespace", "index_name", "group_id"),
 )
 
 derived = Table(
@@ -142,17 +153,6 @@ care_actions = Table(
     instant("at", nullable=False),
     Index("lcf_care_actions_run", "run_id"),
     Index("lcf_care_actions_target", "target"),
-)
-
-quality_daily = Table(
-    "lcf_quality_daily",
-    metadata,
-    Column("namespace", String, primary_key=True),
-    Column("day", String, primary_key=True, doc="UTC, as 2026-11-30"),
-    Column("scoring_version", String, primary_key=True),
-    Column("n", Integer, nullable=False, doc="new chunks of the day"),
-    Column("gated", Integer, nullable=False, doc="how many of them are gated"),
-    Column("histogram", Text, nullable=False, doc="JSON: counts of the composite, by tenths"),
 )
 
 job_leases = Table(

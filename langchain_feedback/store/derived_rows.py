@@ -223,17 +223,24 @@ def forget_derived(
     namespace: str,
     question_ids: Collection[int],
     trace_ids: Sequence[str],
-) -> None:
+) -> list[str]:
     """Remove the entries of questions that go, and the answers that some traces gave.
 
-    An entry of which the answer goes serves its sources on; the job gives it another answer.
+    An entry of which the answer goes serves its sources on. The job gives it another answer
+    where votes approved it; one that a reviewer approved stays without.
+
+    Returns:
+        The ids of the entries that were removed.
     """
     mine = derived.c.namespace == namespace
+    gone: list[str] = []
     for page in batched(sorted(question_ids)):
-        connection.execute(delete(derived).where(mine, derived.c.question_id.in_(page)))
+        asked = delete(derived).where(mine, derived.c.question_id.in_(page))
+        gone += connection.scalars(asked.returning(derived.c.derived_id))
     for named in batched(list(trace_ids)):
         given = mine & derived.c.trace_id.in_(named)
         connection.execute(update(derived).where(given).values(trace_id=None, text=""))
+    return gone
 
 
 def _locked(connection: Connection, namespace: str, derived_id: str) -> Derived | None:

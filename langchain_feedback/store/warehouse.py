@@ -55,8 +55,9 @@ def export_parquet(store: "FeedbackStore", folder: str | os.PathLike[str]) -> Ex
     """Write the history of a namespace as Parquet files, one of each table and month.
 
     All of it is one state of the database. The export appears as a whole: until then, and after
-    a crash, the one before is there. Doing it again writes what changed. One folder takes one
-    namespace, and one export at a time.
+    a crash, the one before is there; half a file that a crash left goes with the first export
+    an hour later. Doing it again writes what changed. One folder takes one namespace, and one
+    export at a time.
 
     Args:
         store: Whose database, and whose namespace.

@@ -9,6 +9,7 @@ reads by the manifest therefore sees one export or the other, and never a mixtur
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ FORMAT = 1
 
 _MANIFEST = "manifest.json"
 _DECEMBER = 12
+_DEAD_S = 3_600
+"""How long nothing was written to the file of an export that must have died."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def keep(folder: Path, manifest: Manifest) -> None:
         _settle(partial, folder / _MANIFEST)
     finally:
         partial.unlink(missing_ok=True)
+    _sweep(folder)
     listed = {folder / path for path in manifest.paths}
     for table in manifest.tables:
         for path in sorted((folder / table).glob("month=*/*.parquet")):
@@ -183,6 +187,14 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def _month_of(instant: datetime) -> datetime:
     return instant.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what exports that were killed left half written."""
+    for path in folder.glob(".*.partial"):
+        with suppress(OSError):  # somebody else removed it
+            if time.time() - path.stat().st_mtime > _DEAD_S:
+                path.unlink()
 
 
 def _digest(path: Path) -> str:

@@ -16,6 +16,7 @@ from tests.shared import shared_data
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
+    "chunk_quality": ["--sample", "12", "--seeds", "1"],
     "feedback_quality": [
         *("--sample", "3", "--seeds", "1", "--asked", "4", "--people", "2"),
         *("--attacked", "2", "--votes", "12"),
@@ -26,6 +27,7 @@ SMALL = {
     "foldback": ["--seeds", "1", "--sample", "20"],
     "groundedness": [],
     "import_time": ["--runs", "1"],
+    "index_drift": ["--runs", "60", "--sample", "20", "--chunks", "1000"],
     "interleaving": ["--runs", "500"],
     "model_calls": ["--k", "4", "8", "20"],
     "overhead": ["--runs", "6", "--chunks", "40"],
@@ -35,6 +37,7 @@ SMALL = {
         "linear,wrong_labels,failing_only,hardest_tree,hardest_logistic,hardest_linear",
     ],
     "store": ["--events", "600", "--questions", "120", "--runs", "20"],
+    "warehouse": ["--signals", "400"],
 }
 
 
@@ -66,6 +69,7 @@ def test_every_benchmark_is_run_here():
         "foldback",
         "groundedness",
         "import_time",
+        "index_drift",
         "interleaving",
         "model_calls",
         "overhead",
@@ -81,7 +85,7 @@ def test_a_benchmark_prints_a_table_without_json(name):
     if name in needed:
         shared_data(needed[name])
     # One run of them is a table as well as many are.
-    fewer = ("--runs", "1") if name in ("interleaving", "ranker") else ()
+    fewer = ("--runs", "1") if name in ("index_drift", "interleaving", "ranker") else ()
     done = run(name, *SMALL[name], *fewer)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 4
@@ -361,6 +365,35 @@ def test_duplicates_are_found_and_no_trap_is_called_one():
     assert min(traps["14 or 41 days"], traps["always or never"]) > 0.9
     assert result["ways"]["SHA-256"]["called_the_same"]["one word"] < 0.2
     assert result["goal"]["wanted"] == {"n": 100_000, "seconds": 60, "peak_mb": 1_500, "traps": 0}
+
+
+# -- the nightly alarm
+
+
+def test_the_alarm_finds_junk_and_is_not_raised_for_nothing_check9():
+    result = measured("index_drift")
+    rows = result["table"]
+    assert rows["50"]["0%"]["alarm"] <= 0.01
+    assert rows["200"]["5%"]["alarm"] >= 0.9
+    assert rows["1000"]["5%"]["alarm"] == rows["200"]["30%"]["alarm"] == 1
+    # Over every outcome, where two proportions and z > 3.3 are raised more often than promised.
+    false = result["exact"]["false"]
+    assert false["alarm"] <= 0.005
+    assert false["z"] > 0.01
+    assert result["exact"]["found"]["1.00%"]["alarm"] >= 0.9
+    # The mean composite of the published blueprint never falls by 0.05.
+    assert all(row["seed_mean"] == 0 for by_share in rows.values() for row in by_share.values())
+    assert result["same"]["agreed"] == result["same"]["runs"] == 6
+
+
+# -- the warehouse
+
+
+def test_the_warehouse_gives_the_evidence_that_the_store_keeps_check10():
+    pytest.importorskip("duckdb", reason="the extra `warehouse` is missing")
+    result = measured("warehouse")
+    assert result["equal"]
+    assert result["cells"] > 0
 
 
 # -- the learned ranker

@@ -2,15 +2,22 @@
 
 Each Python block of a page runs by itself; one under `<!-- continues -->` goes on where the block
 before it ended. A comment behind a `print(...)` on one line is what it prints, `...` being
-anything. The generator checks links once more, with those into the API (`make docs`).
+anything. A block under `<!-- NAME: WHAT -->` needs more than a test has; another test runs it as
+far as it can. The generator checks links once more, with those into the API (`make docs`).
 """
 
 import re
+import sys
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import pytest
+from langchain_core.documents import Document
+
+from langchain_feedback.index.gate import QualityGate
+from langchain_feedback.index.jobs import score_corpus
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -18,6 +25,14 @@ PAGES = sorted(DOCS.rglob("*.md"))
 _BLOCK = re.compile(
     r"(?P<continues><!-- continues -->\n)?^```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
+_MARKED = re.compile(
+    r"^<!-- (?P<name>[a-z]+: [a-z]+) -->\n```py\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+TRIED_ELSEWHERE = {
+    "warehouse: example",  # test_warehouse.py
+    "ray: recipe",  # below, but for Ray itself
+    "ray: load",
+}
 _SAID = re.compile(r"^\s*print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
@@ -42,6 +57,11 @@ def runs() -> list[Run]:
             else:
                 found.append(Run(f"{name_of(page)} block {number}", [match["code"]]))
     return found
+
+
+def marked(page: Path) -> dict[str, str]:
+    """Return the blocks of a page that other tests run, by name."""
+    return {match["name"]: match["code"] for match in _MARKED.finditer(page.read_text())}
 
 
 def pattern(said: str) -> re.Pattern[str]:
@@ -72,7 +92,31 @@ def test_a_comment_behind_a_print_that_is_untrue_would_be_found(capsys, monkeypa
 def test_every_python_block_is_one_that_runs():
     """A fence that is indented, or of another spelling, would pass unseen."""
     fences = sum(len(re.findall(r"```\s*(?:python|py)\b", page.read_text())) for page in PAGES)
-    assert fences == sum(len(run.blocks) for run in runs()) > 15
+    elsewhere = [name for page in PAGES for name in marked(page)]
+    assert sorted(elsewhere) == sorted(TRIED_ELSEWHERE)
+    assert fences - len(elsewhere) == sum(len(run.blocks) for run in runs()) > 15
+
+
+def test_what_workers_of_a_cluster_score_is_known_to_the_store(monkeypatch, tmp_path):
+    """The recipe for Ray Data, each row as a worker makes it; what Ray does is not tried here."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    page = marked(DOCS / "scaling.md")
+    scope: dict[str, Any] = {"__name__": "worker"}
+    exec(compile(page["ray: recipe"], "ray: recipe", "exec"), scope)  # noqa: S102  our own
+    corpus = [Document("Refunds take 14 days."), Document("Contents"), Document("\ud800 odd")]
+    rows = scope["scored"]({"text": [chunk.page_content for chunk in corpus]})
+    Path("scores").mkdir()
+    parquet.write_table(arrow.table(rows), "scores/0.parquet")
+    loading: dict[str, Any] = {}
+    exec(compile(page["ray: load"], "ray: load", "exec"), loading)  # noqa: S102
+    assert score_corpus(loading["store"], corpus).scored == 0
+    assert [reasons for _, reasons in QualityGate(loading["store"]).split(corpus)[1]] == [
+        ["no_statement"],
+        ["no_statement"],
+    ]
+    loading["store"].close()
 
 
 def test_what_a_print_says_stands_on_its_line():

@@ -27,6 +27,7 @@ def test_the_examples_run_as_printed(capsys):
     assert "'grade_documents': {'context': [Document(" in printed
     assert "Keys rotate" not in printed.split("'grade_documents'")[1]
     assert "'check_groundedness': {'grounded': True" in printed
+    assert "[['navigation']]\nfaq: 1 to add, 0 to replace" in printed
     assert "A refund takes 14 days. answered 1 A refund takes 14 days." in printed
 
 

@@ -61,6 +61,15 @@ class Gate:
     """Of the share of good votes; see `wilson_lower`."""
     least_votes: int = 5
     least_actors: int = 3
+    """Who has no name is known by the session; all that have neither are one."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are out of range."""
+        for name, value in vars(self).items():
+            highest = 1 if name == "least_lower" else math.inf
+            if not 0 <= value <= highest:
+                msg = f"{name} must be in [0, {highest}], got {value!r}"
+                raise ValueError(msg)
 
     def passes(self, said: Tally) -> bool:
         """Whether these votes are enough."""

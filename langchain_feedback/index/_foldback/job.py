@@ -1,33 +1,35 @@
 """The fold-back run: what people said since, what became of the sources, what is to change."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 from sqlalchemy import Connection
 
+from langchain_feedback.index._foldback.changes import after, changes_of
 from langchain_feedback.index._foldback.lookup import absent_from, question_document
 from langchain_feedback.index._foldback.mining import proposals
-from langchain_feedback.index._foldback.plan import (
-    Facts,
-    Plan,
-    Rules,
-    after,
-    changes_of,
-    digest_of,
-)
+from langchain_feedback.index._foldback.plan import Facts, Plan, Rules, digest_of
 from langchain_feedback.index._foldback.writing import carry_out
 from langchain_feedback.index.errors import PlanChangedError
 from langchain_feedback.index.writer import IndexWriter
 from langchain_feedback.retrievers._reach import Resolve
-from langchain_feedback.store.derived_rows import Derived, read_derived, standing_of
+from langchain_feedback.store.derived_rows import (
+    Derived,
+    Source,
+    Standing,
+    read_derived,
+    standing_of,
+)
 from langchain_feedback.store.transactions import clock, reading, writing
 
 if TYPE_CHECKING:
     from langchain_feedback.store.feedback_store import FeedbackStore
 
 __all__ = ["Applied", "Job"]
+
+_CHANGED = "Votes or sources changed since it was planned. Plan again, and review that."
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,13 @@ class Job:
         index = self.writer.plan(_documents(entries.values()))
         return Plan(changes, index, digest_of(changes, index), absent)
 
-    def apply(self, plan: Plan) -> Applied:
+    def apply(self, plan: Plan | str) -> Applied:
         """Carry out a plan, and nothing else; an empty one writes nothing."""
+        if isinstance(plan, str):
+            wanted, plan = plan, self.plan()
+            if plan.digest != wanted:
+                msg = f"The plan would now be another one ({plan}). Look again, and review that."
+                raise PlanChangedError(msg)
         run_id = self._changed(plan) if plan.changes else ""
         # Every removal is an entry that went, and no loader can lose one.
         done = self.writer.apply(plan.index, force=True)
@@ -84,26 +91,44 @@ class Job:
         return entries
 
     def _changed(self, plan: Plan) -> str:
+        # Others vote and ask while what people said is read again.
+        with reading(self.store) as connection:
+            facts = replace(self._facts(connection, plan), absent=plan.absent)
+        named = {change.entry.derived_id for change in plan.changes}
+        # What else has come up since is for the next run.
+        changes = [one for one in changes_of(facts, self.rules) if one.entry.derived_id in named]
+        if digest_of(changes, plan.index) != plan.digest:
+            raise PlanChangedError(_CHANGED)
         with writing(self.store) as (connection, _):
-            facts = replace(self._facts(connection), absent=plan.absent)
-            changes = changes_of(facts, self.rules)
-            if digest_of(changes, plan.index) != plan.digest:
-                msg = "Votes or sources changed since it was planned. Plan again, and review that."
-                raise PlanChangedError(msg)
+            namespace, now = self.store.namespace, clock(self.store, connection)
+            entries = read_derived(connection, namespace, ids=sorted(named))
+            standing = standing_of(connection, namespace, facts.standing)
+            if entries != facts.entries or _states(standing) != _states(facts.standing):
+                raise PlanChangedError(_CHANGED)
             return carry_out(
-                connection, self.store.namespace, changes,
-                entries=[after(one, facts.now, self.rules) for one in changes],
-                before={one.derived_id: one for one in facts.entries},
-                standing=facts.standing, now=facts.now, digest=plan.digest,
+                connection, namespace, changes,
+                entries=[after(one, now, self.rules) for one in changes],
+                before={one.derived_id: one for one in entries},
+                standing=standing, now=now, digest=plan.digest,
             )  # fmt: skip
 
-    def _facts(self, connection: Connection) -> Facts:
-        namespace = self.store.namespace
-        entries, offered = read_derived(connection, namespace), proposals(connection, namespace)
+    def _facts(self, connection: Connection, plan: Plan | None = None) -> Facts:
+        """Return what is known; with a plan, of what it names."""
+        namespace, ids, asked = self.store.namespace, None, None
+        if plan is not None:
+            ids = [change.entry.derived_id for change in plan.changes]
+            of = (change.entry.question_id for change in plan.changes)
+            asked = {question_id for question_id in of if question_id is not None}
+        entries = read_derived(connection, namespace, ids=ids)
+        offered = proposals(connection, namespace, question_ids=asked)
         sources = {source for entry in entries for source in entry.sources}
         sources |= {source for one in offered for source in one.sources}
         standing = standing_of(connection, namespace, sources)
         return Facts(clock(self.store, connection), entries, offered, standing)
+
+
+def _states(standing: Mapping[Source, Standing]) -> dict[Source, str]:
+    return {source: one.state for source, one in standing.items()}
 
 
 def _documents(entries: Iterable[Derived]) -> list[Document]:

@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
 from langchain_feedback.documents import DERIVED_KEY, chunk_key, content_hash, copy_document
+from langchain_feedback.index.ledger import in_batches
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._reach import Resolve
 from langchain_feedback.retrievers._vectors import VectorSource
@@ -35,6 +36,7 @@ _NEAREST = 5
 _FRESH = timedelta(days=30)
 _MOST_IDS = 8
 _FEW = 5
+_PAGE = 200
 
 _once = Once(logging.getLogger(__name__))
 
@@ -124,9 +126,10 @@ def slot_of(
     there = {content_hash(document) for document in asked.shown}
     missing = [copy for source, copy in copies.items() if copy and source[1] not in there]
     allowed = [copy for copy in missing if asked.allow(copy)]
-    if not answers:
+    # An answer that somebody had forgotten leaves its sources.
+    if not answers or not entry.text:
         return allowed[:1]
-    if len(allowed) < len(missing) or not entry.text:
+    if len(allowed) < len(missing):
         return None
     return [*allowed, _answer(entry)]
 
@@ -145,8 +148,11 @@ def absent_from(
     if resolve is None or not asked:
         return frozenset()
     wanted = sorted({one for ids in asked.values() for one in ids})
+    held: set[tuple[str, str]] = set()
     try:
-        held = _hashes(resolve(wanted), id_field)
+        # Vector stores take so many ids at a time.
+        for page in in_batches(wanted, _PAGE):
+            held |= _hashes(resolve(list(page)), id_field)
     except Exception as error:  # noqa: BLE001  an index that is away has lost nothing
         _once.warn("absent", "`resolve` failed, so no source is held to be gone: %r", error)
         return frozenset()

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, select
@@ -13,6 +14,7 @@ from langchain_feedback.index._foldback.gate import ANONYMOUS, Vote
 from langchain_feedback.quotes.locate import locate_quote
 from langchain_feedback.store.asking import Ask, read_asks
 from langchain_feedback.store.derived_rows import Source
+from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.questions import question_key
 from langchain_feedback.store.schema import ANSWER, signals, traces
 
@@ -70,7 +72,9 @@ def quotes_are_proved(answer: str, sources: Sequence[str]) -> bool:
     return all(any(locate_quote(text, quote) for text in sources) for quote in long)
 
 
-def proposals(connection: Connection, namespace: str) -> list[Proposal]:
+def proposals(
+    connection: Connection, namespace: str, *, question_ids: Iterable[int] | None = None
+) -> list[Proposal]:
     """Return what people liked among the grounded answers of a namespace, by id.
 
     An answer counts if it was published as grounded, and at least one chunk is known that it
@@ -79,7 +83,29 @@ def proposals(connection: Connection, namespace: str) -> list[Proposal]:
     Args:
         connection: A transaction.
         namespace: Whose.
+        question_ids: Only answers to these questions.
     """
+    groups: dict[str, list[_Answer]] = defaultdict(list)
+    liked = _liked(connection, namespace, question_ids)
+    for ask in read_asks(connection, namespace, question_ids=liked, only_cited=True):
+        if sources := _sources(ask):
+            hashes = {text_hash for _, text_hash in sources}
+            answer = _Answer(ask, sources, _votes(ask, sources))
+            groups[derived_id_of(namespace, ask.question, hashes)].append(answer)
+    made = (_proposal(derived_id, answers) for derived_id, answers in sorted(groups.items()))
+    return [one for one in made if one is not None]
+
+
+class _Answer(NamedTuple):
+    ask: Ask
+    sources: tuple[Source, ...]
+    votes: list[Vote]
+
+
+def _liked(
+    connection: Connection, namespace: str, question_ids: Iterable[int] | None
+) -> list[int]:
+    """Return the questions of which somebody liked a grounded answer."""
     liked = (
         select(traces.c.question_id)
         .join(signals, signals.c.trace_id == traces.c.trace_id)
@@ -90,13 +116,11 @@ def proposals(connection: Connection, namespace: str) -> list[Proposal]:
         .where(signals.c.attached, signals.c.state.is_(None))
         .distinct()
     )
-    question_ids = sorted(connection.execute(liked).scalars())
-    groups: dict[str, list[Ask]] = defaultdict(list)
-    for ask in read_asks(connection, namespace, question_ids=question_ids):
-        if hashes := {text_hash for _, text_hash in _sources(ask)}:
-            groups[derived_id_of(namespace, ask.question, hashes)].append(ask)
-    made = (_proposal(derived_id, asks) for derived_id, asks in sorted(groups.items()))
-    return [one for one in made if one is not None]
+    if question_ids is None:
+        return sorted(connection.scalars(liked))
+    pages = batched(sorted(question_ids))
+    among = (liked.where(traces.c.question_id.in_(page)) for page in pages)
+    return sorted(found for of_page in among for found in connection.scalars(of_page))
 
 
 def _sources(ask: Ask) -> tuple[Source, ...]:
@@ -107,30 +131,29 @@ def _sources(ask: Ask) -> tuple[Source, ...]:
     return tuple(sorted(cited.items()))
 
 
-def _proposal(derived_id: str, asks: Sequence[Ask]) -> Proposal | None:
-    votes = [vote for ask in asks for vote in _votes(ask)]
-    liked = [ask for ask in asks if any(vote.good for vote in _votes(ask))]
+def _proposal(derived_id: str, answers: Sequence[_Answer]) -> Proposal | None:
+    liked = [one for one in answers if any(vote.good for vote in one.votes)]
     if not liked:
         return None
-    newest = liked[-1]
+    ask, sources, _ = liked[-1]
     return Proposal(
         derived_id,
-        newest.question_id,
-        newest.question,
-        newest.trace_id,
-        str(newest.answer),
-        _sources(newest),
-        tuple(votes),
+        ask.question_id,
+        ask.question,
+        ask.trace_id,
+        str(ask.answer),
+        sources,
+        tuple(vote for one in answers for vote in one.votes),
     )
 
 
-def _votes(ask: Ask) -> list[Vote]:
+def _votes(ask: Ask, sources: Sequence[Source]) -> list[Vote]:
     """Return one vote of each person; who says both, says no.
 
     Judgements of the whole answer count, a correction as one against it, and what is said
     against a chunk that it quotes. What people did with it counts for nothing.
     """
-    about = {ANSWER, *(chunk_id for chunk_id, _ in _sources(ask))}
+    about = {ANSWER, *(chunk_id for chunk_id, _ in sources)}
     votes: dict[str, Vote] = {}
     for said in ask.said:
         against = said.is_against and said.family in ("judgement", "correction")

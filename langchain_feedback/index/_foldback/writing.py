@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from langchain_feedback.index._foldback.plan import Change
 from langchain_feedback.store.care_schema import care_actions, care_runs
@@ -45,17 +45,21 @@ def carry_out(
         digest: The plan's.
     """
     put_derived(connection, namespace, entries)
+    over = [change for change in changes if change.kind in ("expire", "activate", "revive")]
+    close_items(connection, namespace, [one.entry.derived_id for one in over], now)
     waiting = [
         _candidate(entry, change.reason, standing)
         for change, entry in zip(changes, entries, strict=True)
-        if change.kind in ("propose", "revive")
+        if entry.status == "candidate"
     ]
     required = {item_id_of(namespace, one): 1 for one in waiting}
-    add_items(
-        connection, namespace, waiting, now=now, expires_at=now + _KEEP_ITEMS, required=required
+    until = now + _KEEP_ITEMS
+    added = set(
+        add_items(connection, namespace, waiting, now=now, expires_at=until, required=required)
     )
-    gone = [change for change in changes if change.kind in ("expire", "activate")]
-    close_items(connection, namespace, [one.entry.derived_id for one in gone], now)
+    for one in waiting:
+        if item_id_of(namespace, one) not in added:
+            _tell(connection, namespace, one, until)
     return _recorded(connection, namespace, changes, before=before, now=now, digest=digest)
 
 
@@ -83,6 +87,19 @@ def close_items(
             verdict=verdict, none_exists=False, right_chunks=[], effects=dict(effects or {}),
         )  # fmt: skip
         release_item(connection, item_id, state="decided", decided_at=now)
+
+
+def _tell(connection: Connection, namespace: str, one: Candidate, until: datetime) -> None:
+    """Have an item say what people say by now; one that nobody decided in time is asked again."""
+    row = review_items.c
+    this = (row.item_id == item_id_of(namespace, one)) & row.state.in_(("open", "expired"))
+    told = {
+        "priority": one.priority,
+        "snapshot": json.dumps({"question": one.question} | dict(one.snapshot)),
+        "state": "open",
+        "expires_at": until,
+    }
+    connection.execute(update(review_items).where(this).values(told))
 
 
 def _candidate(entry: Derived, reason: str, standing: Mapping[Source, Standing]) -> Candidate:

@@ -4,9 +4,11 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
+from langchain_core.runnables.config import run_in_executor
 from sqlalchemy import insert, update
 
 from langchain_feedback.index._jobs.lease import JobBusyError, JobLease
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_feedback.index.retirement import Retirement
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["NightlyReport", "Step", "nightly"]
+__all__ = ["NightlyReport", "Step", "anightly", "nightly"]
 
 _JOB = "nightly"
 
@@ -81,7 +83,8 @@ def nightly(
     """Do a night's work: score what is new, fold back, retire, and look at the health.
 
     A step that fails is reported, and the next ones run all the same. What changes the index is
-    planned only, unless `apply` is given. The run is on record in `lcf_care_runs`.
+    planned only, unless `apply` is given. The run is on record in `lcf_care_runs`; one that a
+    crash left there as running is called failed by the next night.
 
     Args:
         store: Whose namespace; one night at a time works on it.
@@ -89,7 +92,7 @@ def nightly(
         foldback: Of this store.
         retirement: Of this store.
         health: Such as `lambda: check_health(store, index)`. Findings are told from a clean
-            result by its `exit_code`, as far as it has one.
+            result by its `exit_code` of 1, a failure by one above, as far as it has one.
         apply: Carry out what fold-back and retirement plan.
         actor: Who answers for what is retired.
         lease_s: After how many seconds another process may take over from one that died.
@@ -125,6 +128,11 @@ def nightly(
         report = NightlyReport(run_id, steps)
         _ended(store, run_id, "failed" if report.exit_code > 1 else "done", report.as_dict())
     return report
+
+
+async def anightly(store: "FeedbackStore", **options: Any) -> NightlyReport:
+    """Do as `nightly`, without blocking the event loop."""
+    return await run_in_executor(None, partial(nightly, store, **options))
 
 
 def _taken(lease: JobLease, name: str, step: Callable[[], tuple[Status, str]]) -> Step:
@@ -163,12 +171,20 @@ def _changed(some: bool, night: _Night) -> Status:  # noqa: FBT001  a fact of a 
 
 def _looked(health: Callable[[], object]) -> tuple[Status, str]:
     found = health()
-    return ("findings" if getattr(found, "exit_code", 0) else "done"), str(found)
+    code = getattr(found, "exit_code", 0)
+    # Above 1 it could not look.
+    status: Status = "failed" if code > 1 else "findings" if code else "done"
+    return status, str(found)
 
 
 def _begun(store: "FeedbackStore", *, dry: bool) -> str:
     run_id = uuid4().hex
     with writing(store, lock="traces") as (connection, _):
+        now = clock(store, connection)
+        mine = (care_runs.c.namespace == store.namespace) & (care_runs.c.job == _JOB)
+        # The lease is ours, so whatever is called running has died.
+        died = update(care_runs).where(mine, care_runs.c.status == "running")
+        connection.execute(died.values(status="failed", finished_at=now))
         row: dict[str, str | bool | datetime] = {
             "run_id": run_id,
             "namespace": store.namespace,
@@ -176,7 +192,7 @@ def _begun(store: "FeedbackStore", *, dry: bool) -> str:
             "dry_run": dry,
             "counts": "{}",
             "status": "running",
-            "started_at": clock(store, connection),
+            "started_at": now,
         }
         connection.execute(insert(care_runs), row)
     return run_id

@@ -15,30 +15,56 @@ from langchain_feedback.index._quality.mojibake import misread_share
 
 __all__ = ["legibility"]
 
-# Word processors draw their list bullets with private characters.
-_BULLETS = re.compile(r"^[ \t]*[\ue000-\uf8ff](?=[ \t])", re.MULTILINE)
+# Word processors draw their list bullets with private characters; Korean and Japanese pages
+# put a square or a disk before a line.
+_BULLETS = re.compile(r"^[ \t]*(?:[\ue000-\uf8ff](?=[ \t])|[\u25a0-\u25ff])", re.MULTILINE)
 _RULES = re.compile(r"([-=_*~#+.:·…─━═|])\1{2,}+")
 _C1 = re.compile(r"[\x80-\x9f]")
 _GLYPH_NUMBERS = re.compile(r"\(cid:\d{1,6}\)")
+# Code, addresses, entities, tags; "20 °C" and "n° 5"; "x^2"; what a commit is called
+# (three digits in a word are no fault of a scanner).
 _NOT_WORDS = re.compile(
-    r"`[^`\n]+`|(?:https?|ftp)://\S+|\]\([^()\s]*\)|&#?\w{1,8};|<[^<>\n]{1,200}>|\|[\w .-]{1,40}\|"
+    r"(?<![^\W\d_])`[^`\n]+`|(?:https?|ftp)://\S+|\]\([^()\s]*\)|&#?\w{1,8};|<[^<>\n]{1,200}>"
+    r"|\|[\w .-]{1,40}\|"
+    r"|(?<![^\W\d_])°[CFKNSEOW]\b|\b[nN]°|\b[A-Za-z]\^[\w({-]+"
+    r"|\b(?=(?:[^\W\d]*\d){3})\w{7,}+\b"
 )
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{24,}+={0,2}")
+_ADDRESS = re.compile(r"(?:https?|ftp)://\S+")
 _JOINTS = re.compile(r"[-_/+=]")
+# A check sum or a UUID beside a word is the name of something, which people ask for.
+_NAMES = re.compile(
+    r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}"
+    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z",
+    re.IGNORECASE,
+)
+_ALPHABETIC = re.compile(r"[^0-9]+\Z")
 _EDGES = "\"'“”‘’«»„()[]{}<>.,:;!?…*_—–-"
-_SPECKS = r"¦¬†°\u25a0-\u25ff"
+# At a word's edge a dagger is a footnote's.
+_EDGE_SPECKS = r"¦¬°\u25a0-\u25ff"
+_SPECKS = rf"†{_EDGE_SPECKS}"
 _SIGNS = rf"!?;$§°%#\\{{}}\u2022€£¥¤*_`^~|{_SPECKS}"
-# Letter, stray sign, letter ("sy;tem"); a speck at a word's edge.
-_STRAY = re.compile(rf"{LETTER}[{_SIGNS}]++(?={LETTER})|{LETTER}[{_SPECKS}^]|[{_SPECKS}]{LETTER}")
+# Letter, stray sign, letter ("sy;tem"); a speck at a word's edge. In "it?Yes" only a space is
+# missing.
+_INSIDE = rf"!?;§°•€£¥^~*`{_SPECKS}"
+_SIGN = re.compile(rf"[{_INSIDE}]")
+_STRAY = re.compile(
+    rf"{LETTER}(?![!?;][A-ZÀ-ÞΑ-ΩА-Я])[{_INSIDE}]++(?={LETTER})"
+    rf"|{LETTER}[{_EDGE_SPECKS}^]|[{_EDGE_SPECKS}]{LETTER}"
+)
 _DIGITS = re.compile(r"[a-zß-ÿ][0-9]++[a-zß-ÿ]{2}")
 
 _NAMING = frozenset("_()=/\\{}[]@<>$%#&+|")
 _SPECKLED = re.compile(rf"[{UNSPACED}][{_SIGNS}']++(?=[{UNSPACED}])")
-_SINGLE = re.compile(r"[A-Za-z]\Z")
-_WORDS_OF_ONE = frozenset("aAiIeEoOyYuUxXwWzZ")
+# Grades, chords and quantities are capitals.
+_SINGLE = re.compile(r"[a-z]\Z")
+_WORDS_OF_ONE = frozenset("aieoyuxwz")
+# Letters on their own between these are variables.
+_OPERATORS = re.compile(r"(?<!\S)[=≠≈≤≥<>±+∈→×√∑∫](?!\S)")
 _LONG = 45
 _FLOORS = {"prose": 0.55, "list": 0.55, "table": 0.35, "code": 0.35}
 _FEW = 8
+_HABIT = 2
 _SHORT = 3
 _UNSPACED_WORD = 0.6
 _SAMPLE = 200
@@ -89,12 +115,25 @@ def _missing_letters(chunk: Chunk, text: str, characters: Characters) -> float:
 
 def _encoded_share(text: str, visible: int) -> float:
     """The share of base64, hashes and keys: runs that keep changing between classes."""
-    encoded = sum(len(run) for run in _RUN.findall(text) if _restless(run))
+    # What an address carries is no text that went wrong; `navigation` looks at addresses.
+    text = _ADDRESS.sub(" ", text) if "://" in text else text
+    runs = _RUN.findall(text)
+    encoded = sum(len(run) for run in runs if _restless(run))
+    names = [run for run in runs if _NAMES.match(run)] if encoded else []
+    if names and sum(map(_is_word, _RUN.sub(" ", text).split())) >= len(names):
+        encoded -= sum(map(len, filter(_restless, names)))
     return encoded / visible
 
 
+def _is_word(piece: str) -> bool:
+    return any(map(str.isalpha, piece))
+
+
 def _restless(run: str) -> bool:
-    # Random base64 changes at 64 % of places, hexadecimal digits at 47 %, names below 25 %.
+    # Random base64 changes at 64 % of places, hexadecimal digits at 47 %, names below 25 %, but
+    # those of classes up to 45 %: they have no digits, which 98 % of base64's runs of 24 have.
+    if _ALPHABETIC.match(run):
+        return False
     letters = _JOINTS.sub("", run)[:_SAMPLE]
     changes = sum(_class(left) != _class(right) for left, right in pairwise(letters))
     return len(letters) > len(run[:_SAMPLE]) / 2 and changes > _RESTLESS * len(letters)
@@ -118,9 +157,18 @@ def _odd_words(text: str, unspaced: int) -> float:
     # A name with a digit ("e2fsck") comes again; a fault of the scanner hardly does.
     # A few names in a text without spaces are no measure of it.
     number = len(words) + _UNSPACED_WORD * unspaced
-    stray = (len(_STRAY.findall(joined)) + len(set(_DIGITS.findall(joined)))) / number
-    single = sum(len(word) <= _SHORT and _is_single(word) for word in words) / number
+    stray = (_strays(joined) + len(set(_DIGITS.findall(joined)))) / number
+    singles = sum(len(word) <= _SHORT and _is_single(word) for word in words)
+    is_formula = singles and len(_OPERATORS.findall(text)) > 1
+    single = 0.0 if is_formula else singles / number
     return 12 * max(0.0, stray - 0.012) + 4 * max(0.0, single - 0.2) + lost
+
+
+def _strays(joined: str) -> int:
+    """Count stray signs; one that comes alone is a habit: "Kund*innen", "it`s", "l`eau"."""
+    found = _STRAY.findall(joined)
+    signs = {sign[0] for each in found if (sign := _SIGN.search(each))}
+    return 0 if len(found) > _HABIT and len(signs) == 1 else len(found)
 
 
 def _speckled(text: str, characters: Characters) -> float:
@@ -133,6 +181,4 @@ def _speckled(text: str, characters: Characters) -> float:
 
 def _is_single(word: str) -> bool:
     bare = word.strip(_EDGES) if len(word) > 1 else word
-    if bare.isupper() and word[-1] in ".,":
-        return False  # an initial
     return _SINGLE.match(bare) is not None and bare not in _WORDS_OF_ONE

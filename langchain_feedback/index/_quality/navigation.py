@@ -21,13 +21,17 @@ _LEADERS = re.compile(
     r"(?<![.·…])(?<![.·…] )(?:\. ?|·|…){4,}+[ \t]*+(?:\d{1,4}|[ivxlc]{1,6})?$", re.IGNORECASE
 )
 _PAGE = re.compile(r"[^\W\d_][^.!?;,=]*\s(\d{1,4})\s*$")
-_BARS = re.compile(r"[|·•›»]|(?<=\s)[>/→](?=\s)")
+_FACT = re.compile(r"\d\s?[^\W\d_]|\d[:.,]\d|[:：]\s?\S")
+# "col·labora" is Catalan, "«Refunds», «Fees»" are quotations.
+_BARS = re.compile(r"[|›]|(?<=\s)[·•»]|[·•](?=\s)|(?<=\s)[>/→](?=\s)")
 _MARKER = re.compile(r"\s*(?:[-*+•|]|\d{1,3}[.)])\s+")
 _ITEMS = 4
 _LEAST = 10
 _WORDS = 6
 _LONGEST = 40
 _PAGES = 5
+_YEARS = range(1500, 2100)
+_CAPTION = 6
 _ENOUGH = 0.5
 _ENTRY = 90
 
@@ -74,6 +78,12 @@ def _shown(line: str) -> str:
     return _ADDRESS.sub("", line) if "://" in line or "www." in line else line
 
 
+def _caption(image: re.Match[str]) -> str:
+    """What is said of an image, where it is more than its name."""
+    said = image[0][2 : image[0].index("]")]
+    return said if len(said.split()) >= _CAPTION else ""
+
+
 def _label(link: re.Match[str]) -> str:
     return link[0][1 : link[0].index("]")]
 
@@ -82,7 +92,7 @@ def _only_links(line: str) -> bool:
     marker = _MARKER.match(line)
     rest = line[marker.end() :] if marker else line
     # A badge is a link around an image.
-    rest = _LINK.sub("", _IMAGE.sub("", rest))
+    rest = _LINK.sub("", _IMAGE.sub(_caption, rest))
     rest = _ADDRESS.sub("", rest)
     return _WORD.search(rest) is None
 
@@ -91,8 +101,10 @@ def _is_bar(line: str) -> bool:
     items = [item.strip() for item in _BARS.split(line) if item.strip()]
     if len(items) < _ITEMS:
         return False
-    short = sum(len(item) <= _LONGEST and len(item.split()) <= _WORDS for item in items)
-    return short == len(items)
+    if any(len(item) > _LONGEST or len(item.split()) > _WORDS for item in items):
+        return False
+    # Opening hours, weights and sizes are facts, whatever stands between them.
+    return sum(_FACT.search(item) is not None for item in items) < len(items) / 2
 
 
 def _page_entries(lines: list[str]) -> set[int]:
@@ -103,10 +115,11 @@ def _page_entries(lines: list[str]) -> set[int]:
     for at, line in enumerate(lines):
         match = _PAGE.search(line) if len(line) <= _ENTRY else None
         number = int(match[1]) if match else -1
-        if number < last or match is None:
+        is_page = match is not None and number not in _YEARS
+        if number < last or not is_page:
             found.update(run if len(run) >= _PAGES else ())
             run, last = [], -1
-        if match is not None:
+        if is_page:
             run.append(at)
             last = number
     return found | set(run if len(run) >= _PAGES else ())

@@ -8,9 +8,19 @@ from langchain_feedback.index._quality.kinds import Chunk
 __all__ = ["end", "says_a_sentence", "start", "statement"]
 
 _CLOSERS = "\"'”’»)\\]*_`›」』】）"
+# What else ends a sentence: Unicode's Sentence_Terminal, and the marks of Hebrew, Tibetan and
+# ancient texts that end one too. (Unicode Character Database, PropList.txt.)
+_STOPS = (
+    r"\u0589\u05c3\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965"
+    r"\u0df4\u0e5a\u0e5b\u0f0d-\u0f12\u104a\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5"
+    r"\u1803\u1809\u1944\u1945\u1aa8-\u1aab\u1b5a\u1b5b\u1b5e\u1b5f\u1c3b\u1c3c\u1c7e\u1c7f"
+    r"\u203c\u203d\u2047-\u2049\u2e2e\u2e3c\u3002\ua4ff\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877"
+    r"\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe52\ufe56\ufe57\uff01"
+    r"\uff0e\uff1f\uff61"
+)
 # One attempt for each run of marks, and none inside it: linear on "......".
-_FULL_STOP = re.compile(rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s|$)|[؟۔।॥։።܀᙮។៕།။。！？｡．]")
-_LAST = re.compile(rf"[.!?…؟۔।॥։።܀᙮។៕།။。！？｡．:：;；][{_CLOSERS}\s]*\Z")
+_FULL_STOP = re.compile(rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s|$)|[{_STOPS}]")
+_LAST = re.compile(rf"[.!?…:：;；{_STOPS}][{_CLOSERS}\s]*\Z")
 _PAIR = re.compile(r"[^\s:：][:：]\s*[^\s:：/]|\w[@/_]\w|\w\.[a-z]|://")
 _BLOCK = re.compile(r"\s*(?:#{1,6}\s|[-*+•>|]|\(?\d{1,3}[.)]|```|~~~|<)")
 _CLOSING = frozenset(",;:.!?)]}»”’%。、，；：！？）」』】؛،")

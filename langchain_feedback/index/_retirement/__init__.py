@@ -1,1 +1,1 @@
-"""Parts of retirement: rules, facts, plan, audit, and what the index holds."""
+"""Parts of retirement: rules, facts, plan, run, audit, and what the index holds."""

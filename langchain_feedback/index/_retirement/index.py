@@ -91,13 +91,21 @@ def to_undo(connection: Connection, namespace: str, name: str) -> list[Action]:
         name: The id of an action or of a run. Of its chunks, later actions count as well.
 
     Raises:
-        NotRestoredError: If there is nothing of that name, or a chunk has another text by now.
+        NotRestoredError: If there is nothing of that name, or a chunk has another text by now,
+            or its text was forgotten.
     """
     named = actions_of(connection, namespace, named=name)
     if not named:
         msg = f"There is no action and no run {name!r} that a retirement of {namespace!r} did."
         raise NotRestoredError(msg)
-    wanted = {_what(one) for one in named if _stands(one)}
+    standing = [one for one in named if _stands(one)]
+    if forgotten := sorted(one.target for one in standing if one.before.get("forgotten")):
+        msg = (
+            f"The text of {forgotten[0]!r} was forgotten: nothing is left to restore it from. "
+            "Restore the other actions of the run by their own ids."
+        )
+        raise NotRestoredError(msg)
+    wanted = {_what(one) for one in standing}
     _refuse_others(connection, namespace, dict(wanted))
     every = actions_of(connection, namespace, targets=[target for target, _ in wanted])
     return [one for one in every if _stands(one) and _what(one) in wanted]

@@ -1,10 +1,13 @@
 """What a suggestion says, and how much is enough for one."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = ["Suggestion", "SuggestionRules"]
+
+_SHARES = ("least_overlap", "least_cited")
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,8 @@ class SuggestionRules:
     """Merge: in so many prompts both stood."""
     least_questions: int = 5
     least_actors: int = 3
-    """Merge: so many people asked; all that nobody knows are one."""
+    """Merge: so many people asked. Who has no name is known by the session; all that have
+    neither are one."""
     least_overlap: float = 0.7
     """Merge: the share of the prompts with either that had both, in [0, 1]."""
     least_cited: float = 0.5
@@ -32,6 +36,14 @@ class SuggestionRules:
     """Split: in code points between what is quoted for some questions and for others."""
     least_each: int = 2
     """Split: so many questions each part must be quoted for."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are out of range."""
+        for name, value in vars(self).items():
+            highest = 1 if name in _SHARES else math.inf
+            if not 0 <= value <= highest:
+                msg = f"{name} must be in [0, {highest}], got {value!r}"
+                raise ValueError(msg)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,8 @@ class Building(RegistryBase):
             changes = {"status": status, "checks": told, "chunk_count": count}
             rows.change_row(connection, self._of, version, **changes)
         if against:
-            msg = f"Version {version!r} is not ready: {'; '.join(against)}."
+            why = "; ".join(against).rstrip(".")
+            msg = f"Version {version!r} is not ready: {why}."
             raise VersionRefusedError(msg)
         return self.get(version)
 

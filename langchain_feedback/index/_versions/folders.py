@@ -5,9 +5,11 @@ digest of the folder, and whoever opens it compares first.
 """
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_feedback.index._writer.folders import SEALED
 from langchain_feedback.index.errors import VersionRefusedError
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ _FOLDER, _DIGEST = "folder", "sha256"
 
 def sealed_folder(folder: str | Path) -> dict[str, Any]:
     """Return the locator of a version that was saved into a folder: its path and its digest.
+
+    A mark is left in the folder, so that a `SavedFolder` that it is a state of keeps it.
 
     Args:
         folder: Complete, and never written to again: such as `SavedFolder(...).current()`.
@@ -35,7 +39,10 @@ def sealed_folder(folder: str | Path) -> dict[str, Any]:
         '2b741fbf09d5'
     """
     path = Path(folder).resolve()
-    return {_FOLDER: str(path), _DIGEST: _digest(path)}
+    digest = _digest(path)
+    with suppress(PermissionError):  # what nobody may write to, nobody clears away
+        (path / SEALED).touch()
+    return {_FOLDER: str(path), _DIGEST: digest}
 
 
 def checked_folder(version: "IndexVersion") -> Path:
@@ -80,4 +87,6 @@ def _digest(folder: Path) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.rglob("*") if path.is_file() and path != folder / SEALED]

@@ -112,7 +112,7 @@ class Follower:
         Raises:
             NoActiveVersionError: As `current`, and what else that raises.
         """
-        return self.at_once(request) or self._began(request, self.current())
+        return self.at_once(request) or self.began(request, self.current())
 
     def at_once(self, request: str | None) -> Opened | None:
         """Do as `of_request`, but look at nothing and open nothing: None where that is needed."""
@@ -122,9 +122,15 @@ class Follower:
         if known is not None:
             return known[0]
         opened = self._opened if self.is_fresh else None
-        return None if opened is None else self._began(request, opened)
+        return None if opened is None else self.began(request, opened)
 
-    def _began(self, request: str | None, opened: Opened) -> Opened:
+    def began(self, request: str | None, opened: Opened) -> Opened:
+        """Note in which version a request searches first; return it, or who was faster.
+
+        Args:
+            request: Its trace id; None: it has one search.
+            opened: The version.
+        """
         if request is None:
             return opened
         with self._lock:

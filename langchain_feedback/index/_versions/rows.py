@@ -147,7 +147,8 @@ def switch(
         if not connection.execute(retired).rowcount:
             return False
     # A partial unique index lets one version of a namespace be active, whatever happens here.
-    able = _one(namespace, version) & row.status.in_(("ready", "retired"))
+    was_active = (row.status == "retired") & row.activated_at.is_not(None)
+    able = _one(namespace, version) & ((row.status == "ready") | was_active)
     made = update(index_versions).where(able)
     made = made.values(status="active", activated_at=at, retired_at=None)
     return bool(connection.execute(made).rowcount)

@@ -55,7 +55,7 @@ class Switching(RegistryBase):
 
         Raises:
             VersionConflictError: If another one is active; nothing was changed.
-            VersionRefusedError: If it is not ready.
+            VersionRefusedError: If it is not ready, and was never active.
             UnknownVersionError: If there is none of that name.
         """
         with writing(self.store) as (connection, _):
@@ -75,7 +75,8 @@ class Switching(RegistryBase):
 
         Raises:
             VersionConflictError: If another one is active; nothing was changed.
-            VersionRefusedError: If there is nothing to go back to.
+            VersionRefusedError: If there is nothing to go back to, or only a build that has got
+                the name of one that was dropped, and is not ready.
             UnknownVersionError: If that was dropped.
         """
         with writing(self.store) as (connection, _):
@@ -113,6 +114,12 @@ class Switching(RegistryBase):
     ) -> None:
         known = rows.read_row(connection, self._of, version)
         check_status(known, ("ready", "retired"), "activated")
+        if known.status == "retired" and known.activated_at is None:
+            msg = (
+                f"Version {version!r} was given up before it was ever active, and nothing says "
+                "that it passed its checks. Build a new one."
+            )
+            raise VersionRefusedError(msg)
         at, before = clock(self.store, connection), active.version if active else None
         if not rows.switch(connection, self._of, version, before, at):
             msg = "Another process switched at the same time. Nothing was changed; look again."

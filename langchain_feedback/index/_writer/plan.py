@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_feedback.index._writer.stores import fingerprint
-from langchain_feedback.index.ledger import Entry
+from langchain_feedback.index.ledger import Entry, Fingerprint
 
 __all__ = ["Plan", "Request", "planned"]
 
@@ -76,7 +76,7 @@ class Plan:
 
 
 def planned(
-    index: str, request: Request, entries: Mapping[str, Entry], there: Mapping[str, Document]
+    index: str, request: Request, entries: Mapping[str, Entry], there: Mapping[str, Fingerprint]
 ) -> Plan:
     """Compare what is wanted with what the ledger knows and with what is in the index.
 
@@ -84,7 +84,7 @@ def planned(
         index: The ledger's name of it.
         request: What is wanted.
         entries: The ledger's entries by id.
-        there: What was found in the index, of all ids in question.
+        there: Of what was found in the index, of all ids in question.
     """
     kinds: dict[str, list[str]] = {name: [] for name in ("add", "replace", "repair", "keep")}
     for key, document in request.documents.items():
@@ -102,15 +102,11 @@ def planned(
         # What an earlier run began to remove was let through then.
         lost=sum(key in known and entries[key].state != "removing" for key in remove),
         request=request,
-        entries={key: entries.get(key) or _unknown(key, there[key]) for key in remove},
+        entries={key: entries.get(key) or Entry(key, there[key], "present", "") for key in remove},
     )
 
 
-def _unknown(key: str, document: Document) -> Entry:
-    return Entry(key, fingerprint(document), "present", "")
-
-
-def _kind(document: Document, entry: Entry | None, there: Document | None) -> str:
+def _kind(document: Document, entry: Entry | None, there: Fingerprint | None) -> str:
     if entry is None or entry.state == "removed":
         # Nobody knows with which metadata and which embedder it got there.
         return "add" if there is None else "replace"
@@ -118,8 +114,8 @@ def _kind(document: Document, entry: Entry | None, there: Document | None) -> st
         return "repair"
     if entry.fingerprint != fingerprint(document):
         return "replace"
-    held = fingerprint(there).content_hash
-    return "keep" if held == entry.fingerprint.content_hash else "repair"
+    # Of metadata a store may return another form than it was given.
+    return "keep" if there.content_hash == entry.fingerprint.content_hash else "repair"
 
 
 def _digest(index: str, request: Request, changes: Mapping[str, list[str]]) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from langchain_feedback.index._writer.stores import fingerprint, found_in
+from langchain_feedback.index._writer.putting import Way, delete_there, put
+from langchain_feedback.index._writer.stores import fingerprint
+from langchain_feedback.index.errors import IndexBusyError
 from langchain_feedback.index.ledger import Entry, Ledger, State, in_batches
 
 if TYPE_CHECKING:
@@ -19,12 +21,13 @@ class Steps:
     """Carries out a plan, batch by batch."""
 
     vector_store: "VectorStore"
+    way: Way
     ledger: Ledger
     run_id: str
     batch_size: int
     persist: "Callable[[VectorStore], object] | None"
     keep_lease: Callable[[], None]
-    """Called before each batch; it raises when the lease is lost."""
+    """Called before and after each batch; it raises when the lease is lost."""
 
     def write(self, documents: "Sequence[Document]") -> None:
         """Put documents in the place of whatever has their ids."""
@@ -37,10 +40,7 @@ class Steps:
         self.ledger.note(entries)
         for batch in in_batches(range(len(documents)), self.batch_size):
             self.keep_lease()
-            these = [documents[at] for at in batch]
-            ids = [str(document.id) for document in these]
-            self._delete(ids)
-            self.vector_store.add_documents(these, ids=ids)
+            put(self.vector_store, self.way, [documents[at] for at in batch])
             self._settle([entries[at] for at in batch], "present")
         self._settle_all(entries, "present")
 
@@ -52,22 +52,24 @@ class Steps:
         self.ledger.note(entries)
         for batch in in_batches(entries, self.batch_size):
             self.keep_lease()
-            self._delete([entry.id for entry in batch])
+            delete_there(self.vector_store, [entry.id for entry in batch])
             self._settle(batch, "removed")
         self._settle_all(entries, "removed")
 
-    def _delete(self, ids: Sequence[str]) -> None:
-        # FAISS refuses ids that it does not have, and breaks on those that it has already.
-        there = found_in(self.vector_store, ids)
-        if there:
-            self.vector_store.delete(ids=[key for key in ids if key in there])
-
     def _settle(self, entries: Sequence[Entry], state: State) -> None:
         """Say that a batch is done, unless it is only in memory yet."""
-        if self.persist is None:
-            self.ledger.note([replace(entry, state=state) for entry in entries])
+        if self.persist is not None:
+            return
+        try:
+            self.keep_lease()
+        except IndexBusyError:
+            # Two have written since: whose documents are there is for the next plan to see.
+            self.ledger.note(entries)
+            raise
+        self.ledger.note([replace(entry, state=state) for entry in entries])
 
     def _settle_all(self, entries: Sequence[Entry], state: State) -> None:
         if self.persist is not None:
+            self.keep_lease()
             self.persist(self.vector_store)
             self.ledger.note([replace(entry, state=state) for entry in entries])

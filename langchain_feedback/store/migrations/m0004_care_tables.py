@@ -46,16 +46,6 @@ def _make_quality(op: "Operations") -> None:
         sa.Column("scored_at", _TIME, nullable=False),
         sa.PrimaryKeyConstraint("content_hash", "scoring_version"),
     )
-    op.create_table(
-        "lcf_quality_daily",
-        sa.Column("namespace", sa.String(), nullable=False),
-        sa.Column("day", sa.String(), nullable=False),
-        sa.Column("scoring_version", sa.String(), nullable=False),
-        sa.Column("n", sa.Integer(), nullable=False),
-        sa.Column("gated", sa.Integer(), nullable=False),
-        sa.Column("histogram", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("namespace", "day", "scoring_version"),
-    )
 
 
 def _make_entries(op: "Operations") -> None:
@@ -73,6 +63,18 @@ def _make_entries(op: "Operations") -> None:
     )
     op.create_index(
         "lcf_index_entries_state", "lcf_index_entries", ["namespace", "index_name", "state"]
+    )
+    op.create_table(
+        "lcf_index_records",
+        sa.Column("namespace", sa.String(), nullable=False),
+        sa.Column("index_name", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("group_id", sa.String(), nullable=True),
+        sa.Column("updated_at", _TIME, nullable=False),
+        sa.PrimaryKeyConstraint("namespace", "index_name", "key"),
+    )
+    op.create_index(
+        "lcf_index_records_group", "lcf_index_records", ["namespace", "index_name", "group_id"]
     )
 
 

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import Runnable
 
@@ -20,8 +20,11 @@ from langchain_feedback.store.upkeep.pruning import Pruned
 from langchain_feedback.store.upkeep.removing import Access
 
 if TYPE_CHECKING:
+    from langchain_feedback.store.feedback_store import FeedbackStore
+
     # Its models take 10 ms to make, which nobody's retriever should wait for.
     from langchain_feedback.store.jsonlines.importing import Imported
+    from langchain_feedback.store.record_manager import StoreRecordManager
 
 __all__ = ["Upkeep"]
 
@@ -45,7 +48,9 @@ class Upkeep(StoreBase):
         made before and have no signal left, pins that were taken back before, snapshots that
         were not seen since, and questions, as far as nothing that is kept refers to them.
         Pins in force stay, and questions of an experiment with what was said of them, until it
-        is read or stopped. It works in short transactions, each complete in itself, so that
+        is read or stopped. So do snapshots of chunks that are demoted or retired, or they
+        would be shown again, and the record of what index care did, without which nothing
+        could be restored. It works in short transactions, each complete in itself, so that
         others hardly wait for it; one that was interrupted goes on when it is called again.
 
         Args:
@@ -62,9 +67,12 @@ class Upkeep(StoreBase):
         """Remove a person: signals, traces, and questions that nobody else asked.
 
         Other people's signals on the person's traces go as well: without the trace nothing
-        says what they credit. Pins in force stay, without the name. Afterwards the evidence
-        is as if the person had never been there, and other processes forget, too (traces
-        that wait in another process's memory for a store that is away are still to come).
+        says what they credit. Pins in force stay, without the name, and so does what the person
+        decided: verdicts, what was retired, which version of an index was active. Afterwards
+        the evidence is as if the person had never been there, and other processes forget, too
+        (traces that wait in another process's memory for a store that is away are still to
+        come). A question that was folded back is served no longer, and leaves its own index
+        with the next run of the fold-back.
 
         Args:
             actor: A user id; `session:<id>` for what somebody said in a session without one;
@@ -85,7 +93,9 @@ class Upkeep(StoreBase):
         Evidence and pins go unless another chunk id has the same text and source: then they
         are that chunk's, too. `snapshots(cells_of([document]))` names all ids of a text.
         Votes on whole answers stay, and credit the chunks that are left. Review items and owners'
-        items keep the ids, and lose the texts. Take the chunks out
+        items keep the ids, and lose the texts, as does the record of index care: what was
+        retired cannot be restored then. The ledger of an `IndexWriter` keeps the ids, so that
+        its next complete plan removes what is in the index still. Take the chunks out
         of the index first, or the next retrieval brings them back.
 
         Returns:
@@ -147,6 +157,20 @@ class Upkeep(StoreBase):
             except Exception as error:  # noqa: BLE001  the lines are in
                 logger.warning("Call embed_questions() once more, it failed: %s", error)
         return done
+
+    def record_manager(self, name: str) -> "StoreRecordManager":
+        """Return LangChain's record manager on this store, for your own calls of `index(...)`.
+
+        Args:
+            name: Of the index, such as its collection's; LangChain calls it a namespace. Each
+                namespace of the store has its own.
+
+        Raises:
+            ValueError: If the name is blank.
+        """
+        from langchain_feedback.store.record_manager import StoreRecordManager  # noqa: PLC0415
+
+        return StoreRecordManager(cast("FeedbackStore", self), name)
 
     # -- learning from the log
 

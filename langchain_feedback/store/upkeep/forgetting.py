@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, null, select, update
 
 from langchain_feedback.store.evidence import batched, recredit
 from langchain_feedback.store.questions import forget_memory
 from langchain_feedback.store.schema import chunks, pins, signals, trace_chunks, traces
+from langchain_feedback.store.upkeep.forgetting_care import forget_kept_texts, forget_who_acted
 from langchain_feedback.store.upkeep.forgetting_loop import (
     forget_asked,
     forget_chunk_texts,
@@ -70,6 +71,7 @@ def forget(access: Access, actor: str) -> Forgotten:
     with access.page() as (connection, _), _overwritten(connection):
         kept, gone = _forget_pins(connection, access.namespace, actor)
         forget_reviewer(connection, access.namespace, actor)
+        forget_who_acted(connection, access.namespace, actor)
         forget_lost_words(connection, access.namespace)
     own_signals, of_others, questions = total
     return Forgotten(own_signals + said, of_others, len(own), questions + gone, kept)
@@ -174,7 +176,7 @@ def _overwritten(connection: Connection) -> Iterator[None]:
 
 def forget_chunks(access: Access, ids: Sequence[str]) -> int:
     """Remove what is known of some chunks; see `Upkeep.forget_chunks`."""
-    doomed, cells, trace_ids = _doomed(access, ids)
+    doomed, cells, hashes, trace_ids = _doomed(access, ids)
     for page in pages_of(sorted(trace_ids), _TRACES):
         with access.page() as (connection, half_life), _overwritten(connection):
             _forget_candidates(connection, access.namespace, doomed, page, half_life)
@@ -183,6 +185,7 @@ def forget_chunks(access: Access, ids: Sequence[str]) -> int:
         for part in batched(sorted(doomed)):
             mine = chunks.c.namespace == access.namespace
             connection.execute(delete(chunks).where(mine, chunks.c.chunk_id.in_(part)))
+        forget_kept_texts(connection, access.namespace, {*doomed, *ids}, hashes)
         question_ids: set[int] = set()
         for part in batched(sorted(cells)):
             mine = (pins.c.namespace == access.namespace) & pins.c.chunk_id.in_(part)
@@ -193,40 +196,42 @@ def forget_chunks(access: Access, ids: Sequence[str]) -> int:
     return len(doomed)
 
 
-def _doomed(access: Access, ids: Sequence[str]) -> tuple[set[str], set[str], set[str]]:
-    """Return which of the ids are known, the cells that only they have, and their traces."""
+def _doomed(access: Access, ids: Sequence[str]) -> tuple[set[str], set[str], set[str], set[str]]:
+    """Return which of the ids are known, the cells that only they have, texts' hashes, traces."""
     known: set[str] = set()
     cells: set[str] = set()
+    hashes: set[str] = set()
     trace_ids: set[str] = set()
     others: set[str] = set()
     with access.reading() as connection:
         for part in batched(sorted(set(ids))):
-            for chunk_id, cell_id, trace_id in _uses(
-                connection, access.namespace, "chunk_id", part
-            ):
-                known.add(chunk_id)
-                cells.add(cell_id)
-                trace_ids |= {trace_id} - {None}
+            for row in _uses(connection, access.namespace, "chunk_id", part):
+                known.add(row.chunk_id)
+                cells.add(row.cell_id)
+                hashes.add(row.content_hash)
+                trace_ids |= {row.trace_id} - {None}
         for part in batched(sorted(cells)):
-            for chunk_id, cell_id, _ in _uses(connection, access.namespace, "cell_id", part):
-                if chunk_id not in known:
-                    others.add(cell_id)
-    return known, cells - others, trace_ids
+            for row in _uses(connection, access.namespace, "cell_id", part):
+                if row.chunk_id not in known:
+                    others.add(row.cell_id)
+    return known, cells - others, hashes, trace_ids
 
 
 def _uses(
     connection: Connection, namespace: str, column: str, values: Sequence[str]
 ) -> Iterator[Any]:
-    """Return chunk id, cell id and trace id (None: a snapshot) of all mentions of chunks."""
-    seen = select(chunks.c.chunk_id, chunks.c.cell_id)
-    for row in connection.execute(
+    """Return all mentions of chunks: ids of chunk, cell and trace (None: a snapshot), hash."""
+    seen = select(
+        chunks.c.chunk_id, chunks.c.cell_id, chunks.c.content_hash, null().label("trace_id")
+    )
+    yield from connection.execute(
         seen.where(chunks.c.namespace == namespace, chunks.c[column].in_(values))
-    ):
-        yield row.chunk_id, row.cell_id, None
+    )
+    row = trace_chunks.c
     found = (
-        select(trace_chunks.c.chunk_id, trace_chunks.c.cell_id, trace_chunks.c.trace_id)
-        .join(traces, traces.c.trace_id == trace_chunks.c.trace_id)
-        .where(traces.c.namespace == namespace, trace_chunks.c[column].in_(values))
+        select(row.chunk_id, row.cell_id, row.content_hash, row.trace_id)
+        .join(traces, traces.c.trace_id == row.trace_id)
+        .where(traces.c.namespace == namespace, row[column].in_(values))
     )
     yield from connection.execute(found)
 

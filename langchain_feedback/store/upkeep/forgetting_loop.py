@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
-from langchain_feedback.store.care_schema import derived
 from langchain_feedback.store.derived_rows import forget_derived
 from langchain_feedback.store.eval_cases import forget_case_chunks, forget_cases
 from langchain_feedback.store.evidence import batched
@@ -23,6 +22,7 @@ from langchain_feedback.store.loop_schema import (
 )
 from langchain_feedback.store.questions import question_key
 from langchain_feedback.store.schema import pins, questions, signals, traces
+from langchain_feedback.store.upkeep.forgetting_care import forget_written
 
 __all__ = [
     "drop_items",
@@ -55,7 +55,8 @@ def forget_asked(
     private = _private_questions(connection, namespace, trace_ids, own)
     forget_cases(connection, namespace, trace_ids, private)
     _forget_review_items(connection, namespace, trace_ids, private)
-    forget_derived(connection, namespace, private, trace_ids)
+    gone = forget_derived(connection, namespace, private, trace_ids)
+    forget_written(connection, namespace, gone)
     keys = _keys(connection, private)
     for row in [
         *_rows(connection, owner_items, namespace, trace_ids),
@@ -85,8 +86,6 @@ def forget_reviewer(connection: Connection, namespace: str, actor: str) -> None:
     mine = owner_items.c.namespace == namespace
     opened = mine & (owner_items.c.opened_by == actor)
     connection.execute(update(owner_items).where(opened).values(opened_by=None))
-    approved = (derived.c.namespace == namespace) & (derived.c.approved_by == actor)
-    connection.execute(update(derived).where(approved).values(approved_by=""))
     ids = select(owner_items.c.item_id).where(mine)
     moved = (owner_events.c.actor == actor) & owner_events.c.item_id.in_(ids)
     connection.execute(update(owner_events).where(moved).values(actor=None))

@@ -22,6 +22,7 @@ from langchain_feedback.store.schema import (
     trace_chunks,
     traces,
 )
+from langchain_feedback.store.upkeep.forgetting_care import forget_waiting
 from langchain_feedback.store.upkeep.forgetting_loop import drop_items
 from langchain_feedback.store.upkeep.removing import (
     Access,
@@ -37,6 +38,8 @@ __all__ = ["Pruned", "instant_of", "prune"]
 
 _SIGNALS, _TRACES, _OTHERS = 250, 200, 1_000
 """How many rows one transaction removes: some tens of milliseconds each."""
+
+_HIDDEN = ("demoted", "retired")
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,8 @@ def _prune_pins(access: Access, before: datetime) -> int:
 
 
 def _prune_snapshots(access: Access, before: datetime) -> int:
-    mine = chunks.c.namespace == access.namespace
+    # What is hidden must stay so while the index may hold it, or a loader brings it back.
+    mine = (chunks.c.namespace == access.namespace) & chunks.c.status.not_in(_HIDDEN)
     old = mine & (chunks.c.last_seen < before) & ~_is_referred_to(access.namespace)
     removed = 0
     for page in pages_of(access.read(select(chunks.c.chunk_id).where(old)), _OTHERS):
@@ -222,4 +226,6 @@ def _prune_questions(access: Access) -> int:
             removed, were_found = removed + gone, were_found or was_found
             if were_found and page[-1] == found[-1]:
                 forget_memory(connection, access.namespace)
+    with access.page() as (connection, _):
+        forget_waiting(connection, access.namespace)
     return removed

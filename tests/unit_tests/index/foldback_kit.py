@@ -3,6 +3,7 @@
 import math
 from itertools import count
 
+import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -49,6 +50,35 @@ def empty(kind, embeddings):
     from langchain_community.vectorstores import FAISS  # noqa: PLC0415
 
     return FAISS(embeddings, IndexFlatL2(2), InMemoryDocstore(), {})
+
+
+def two_objects(kind, request, embeddings):
+    """Return two vector stores on the same data, and one of their kind on others."""
+    if kind == "faiss":
+        pytest.importorskip("faiss")
+        first, other = (empty(kind, embeddings) for _ in range(2))
+        parts = (first.index, first.docstore, first.index_to_docstore_id)
+        return first, type(first)(embeddings, *parts), other
+    if kind == "chroma":
+        chroma = pytest.importorskip("langchain_chroma").Chroma
+        folder = str(request.getfixturevalue("tmp_path"))
+        names = ("handbook", "handbook", "questions")
+        return [chroma(name, embeddings, persist_directory=folder) for name in names]
+    if kind == "qdrant":
+        qdrant = pytest.importorskip("langchain_qdrant").QdrantVectorStore
+        package = pytest.importorskip("qdrant_client")
+        client, models = package.QdrantClient(":memory:"), package.models
+        vectors = models.VectorParams(size=2, distance=models.Distance.COSINE)
+        for name in ("handbook", "questions"):
+            client.create_collection(name, vectors)
+        names = ("handbook", "handbook", "questions")
+        return [qdrant(client, name, embeddings) for name in names]
+    postgres = pytest.importorskip("langchain_postgres")
+    engine = postgres.PGEngine.from_connection_string(request.getfixturevalue("postgres_url"))
+    for name in ("handbook", "questions"):
+        engine.init_vectorstore_table(name, 2)
+    names = ("handbook", "handbook", "questions")
+    return [postgres.PGVectorStore.create_sync(engine, embeddings, name) for name in names]
 
 
 def others():

@@ -6,7 +6,7 @@ from itertools import count
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from langchain_feedback.index.catalog import ChunkCatalog
 from langchain_feedback.index.gate import QualityGate
@@ -14,7 +14,15 @@ from langchain_feedback.index.ledger import TableLedger
 from langchain_feedback.index.retirement import Retirement
 from langchain_feedback.index.writer import IndexWriter
 from langchain_feedback.store.care_schema import care_actions, care_runs
-from langchain_feedback.store.schema import chunks, credits_, metadata, signals
+from langchain_feedback.store.schema import (
+    chunks,
+    credits_,
+    metadata,
+    questions,
+    signals,
+    trace_chunks,
+    traces,
+)
 from langchain_feedback.store.transactions import reading, writing
 
 EMBEDDING = DeterministicFakeEmbedding(size=8)
@@ -103,6 +111,24 @@ class World:
         with reading(self.store) as connection:
             statement = select(care_runs).order_by(care_runs.c.started_at)
             return [dict(row) for row in connection.execute(statement).mappings()]
+
+
+def repeated(store, times):
+    """Have all that was asked and said so many times more, about questions of their own."""
+    tables = (questions, traces, trace_chunks, signals)
+    with writing(store) as (connection, _):
+        for table in tables:
+            rows = [dict(row) for row in connection.execute(select(table)).mappings()]
+            for turn in range(1, times + 1):
+                connection.execute(insert(table), [row | _another(row, turn) for row in rows])
+    store.rebuild_evidence()
+
+
+def _another(row, turn):
+    numbers = {name: row[name] + turn * 1_000 for name in ("question_id", "seq") if name in row}
+    names = ("question_key", "trace_id", "event_id")
+    texts = {name: f"{row[name]}, {turn}" for name in names if name in row}
+    return numbers | texts | ({"memory_seq": None} if "memory_seq" in row else {})
 
 
 def everything(store):

@@ -253,6 +253,7 @@ def test_it_is_the_same_on_postgresql(postgres_url):
         assert catalog.sync(found, complete=True) == Changes(unchanged=1_200)
         changes = catalog.sync([chunk("0000", "Edited."), *found[1:-1]], complete=True)
         assert changes == Changes(changed=("0000",), missing=("1199",), unchanged=1_198)
+        catalog.sync([chunk("far", source="a.md", start_index=2**40)])
 
 
 TEXT = st.sampled_from(["One.", "Two.", "Three."])

@@ -188,7 +188,7 @@ TRAPS = [
 
 @needs_datasketch
 @pytest.mark.parametrize(("one", "other", "why"), TRAPS)
-def test_what_turns_a_statement_is_never_called_a_duplicate(one, other, why):
+def test_check3_what_turns_a_statement_is_never_called_a_duplicate(one, other, why):
     one, other = (text.format(f"{PAGE} {SECOND_PAGE}") for text in (one, other))
     assert jaccard(shingles(one), shingles(other)) >= 0.9
     assert difference(one, other) == difference(other, one) == why
@@ -197,7 +197,7 @@ def test_what_turns_a_statement_is_never_called_a_duplicate(one, other, why):
 
 
 @needs_datasketch
-def test_two_scopes_are_never_duplicates():
+def test_check3_two_scopes_are_never_duplicates():
     chunks = [Chunk(scope, PAGE, scope=scope) for scope in ("", "a", "b")]
     near = [Chunk(f"near {scope}", PAGE + " Now.", scope=scope) for scope in ("a", "b")]
     assert exact_duplicates(chunks + near) == []
@@ -205,7 +205,7 @@ def test_two_scopes_are_never_duplicates():
 
 
 @needs_datasketch
-def test_a_chain_of_small_changes_is_not_merged():
+def test_check3_a_chain_of_small_changes_is_not_merged():
     # Every text differs in one word from the one before.
     texts, words = [PAGE], PAGE.split()
     for step in range(5):

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from langchain_core.runnables import RunnableLambda, RunnableParallel
 from sqlalchemy import select, update
 
 from langchain_feedback import FeedbackRetriever, FeedbackStore, trace_id_of
@@ -22,6 +23,7 @@ from tests.unit_tests.index.foldback_kit import (
     World,
     ids,
     others,
+    two_objects,
 )
 
 
@@ -64,7 +66,7 @@ class TestTheExtraSlot:
         assert found[-1].metadata["source"] == "terms.md"
         assert not is_derived(found[-1])
 
-    def test_documents_of_unrelated_questions_are_identical_with_and_without(self, world):
+    def test_check6_documents_of_unrelated_questions_are_identical_with_and_without(self, world):
         foldback = world.served()
         for question in (SERVER, WEATHER):
             without = world.retriever().invoke(question)
@@ -74,7 +76,7 @@ class TestTheExtraSlot:
                 one.metadata["relevance_score"] for one in without
             ]
 
-    def test_the_k_chunks_of_related_questions_are_those_without(self, world):
+    def test_check6_the_k_chunks_of_related_questions_are_those_without(self, world):
         foldback = world.served(world.foldback(serve="answer"))
         for question in (REFUND, MONEY):
             without = world.retriever().invoke(question)
@@ -182,7 +184,7 @@ class TestTheExtraSlot:
 class TestASourceThatChanges:
     """Hidden on the next query, and no job has run."""
 
-    def test_edited_in_the_index(self, world):
+    def test_check6_edited_in_the_index(self, world):
         foldback = world.served()
         retriever = world.retriever(foldback=foldback)
         assert ids(retriever.invoke(MONEY))[-1] == "right"
@@ -196,7 +198,7 @@ class TestASourceThatChanges:
         plain.replace(EDITED)
         assert "right" not in ids(retriever.invoke(MONEY))
 
-    def test_removed_from_the_index(self, world):
+    def test_check6_removed_from_the_index(self, world):
         foldback = world.served()
         world.primary.delete(["right"])
         assert "right" not in ids(world.retriever(foldback=foldback).invoke(MONEY))
@@ -302,7 +304,7 @@ class TestAnswers:
         foldback = self.served(plain, cited=(RIGHT, SECOND))
         assert foldback.lookup(MONEY, allow=lambda one: one.id == "right") == []
 
-    def test_it_never_takes_a_slot_though_a_base_returns_it(self, plain):
+    def test_check6_it_never_takes_a_slot_though_a_base_returns_it(self, plain):
         foldback = self.served(plain)
         [answer] = [one for one in foldback.lookup(MONEY) if is_derived(one)]
         question = plain.questions.get_by_ids([foldback.list()[0].derived_id])[0]
@@ -328,6 +330,30 @@ class TestWhatIsRefused:
                 FeedbackRetriever(store=plain.store, **parts | settings)
         with pytest.raises(ValueError, match="one of its own"):
             plain.foldback(resolve=plain.questions.get_by_ids)
+
+    @pytest.mark.parametrize(
+        "wrapped",
+        [
+            lambda one, none: none.with_fallbacks([one]),
+            lambda one, none: RunnableLambda(str.strip) | one | none,
+            lambda one, none: RunnableParallel(first=none, second=one),
+            lambda one, _: RunnableLambda(lambda question: one.invoke(question)[:1]),
+            lambda one, none: (none | one.with_retry()).with_config(tags=["a"]).with_retry(),
+        ],
+        ids=["fallback", "middle", "parallel", "function", "deep"],
+    )
+    def test_wherever_it_lies(self, plain, wrapped):
+        none = RunnableLambda(lambda _: [])
+        with pytest.raises(ValueError, match="one of its own"):
+            plain.foldback().refuse(wrapped(plain.questions.as_retriever(), none))
+        plain.foldback().refuse(wrapped(plain.primary.as_retriever(), none))
+
+    @pytest.mark.parametrize("kind", ["chroma", "qdrant", "faiss", "pgvectorstore"])
+    def test_under_another_object_too(self, plain, request, kind):
+        one, same, other = two_objects(kind, request, plain.store.embeddings)
+        with pytest.raises(ValueError, match="one of its own"):
+            plain.foldback(vector_store=one).refuse(same.as_retriever())
+        plain.foldback(vector_store=one).refuse(other.as_retriever())
 
     @pytest.mark.parametrize(
         "settings", [{"serve": "both"}, {"min_similarity": 1.1}, {"max_age_days": 0}]

@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from langchain_feedback import FeedbackStore
 from langchain_feedback.errors import ReviewError, UnknownItemError
+from langchain_feedback.index._foldback import job
 from langchain_feedback.index._foldback.gate import Gate, Tally, Vote, tally, wilson_lower
 from langchain_feedback.index._foldback.mining import derived_id_of, quotes_are_proved
 from langchain_feedback.index.foldback import FoldBackError
@@ -66,7 +67,7 @@ def texts(documents):
 
 
 class TestTheJob:
-    def test_a_second_run_does_nothing(self, world):
+    def test_check6_a_second_run_does_nothing(self, world):
         foldback = world.foldback(auto_approve=True, resolve=world.primary.get_by_ids)
         world.liked()
         world.liked(SERVER, people=PEOPLE[:2])
@@ -156,15 +157,83 @@ class TestTheJob:
         foldback.apply(plan)
         assert not foldback.plan()
 
-    def test_another_plan_s_changes_are_refused(self, plain):
+    def test_votes_that_change_no_more_than_figures_do_not_stop_a_run(self, plain):
+        first, other = plain.liked(people=PEOPLE[:1]), plain.answer(SERVER)
+        foldback = plain.foldback()
+        for kind in ("propose", "refresh"):
+            plain.store.rate(first, 5, actor=f"{kind} 1")
+            plan = foldback.plan()
+            plain.store.rate(first, 5, actor=f"{kind} 2")
+            # Something new is for the next run.
+            plain.store.rate(other, 5, actor=f"{kind} 3")
+            assert foldback.apply(plan).counts == {kind: 1}
+            [entry] = [one for one in foldback.list() if one.question == REFUND]
+            assert entry.votes["positive"] == {"propose": 3, "refresh": 5}[kind]
+            plain.run(foldback)
+
+    def test_people_can_vote_while_a_run_reads_what_they_said(self, plain, monkeypatch):
+        foldback, trace_id = plain.foldback(), plain.liked()
+        plan, voted = foldback.plan(), []
+
+        def slow(*arguments, **options):
+            voted.append(plain.store.rate(trace_id, 5, actor="meanwhile"))
+            return mined(*arguments, **options)
+
+        mined = job.proposals
+        monkeypatch.setattr(job, "proposals", slow)
+        assert foldback.apply(plan).counts == {"propose": 1}
+        assert len(voted) == 1
+
+    def test_an_index_that_lives_in_memory_is_put_on_the_disk(self, plain):
+        saved = []
+        foldback = plain.foldback(auto_approve=True, persist=saved.append)
+        plain.liked()
+        plain.run(foldback)
+        assert saved == [plain.questions]
+
+    def test_a_plan_is_named_by_its_digest_as_well(self, plain):
         plain.liked()
         foldback = plain.foldback()
+        digest = foldback.plan().digest
+        assert plain.foldback().apply(digest).counts == {"propose": 1}
+        with pytest.raises(PlanChangedError, match="review that"):
+            foldback.apply(digest)
+
+    @pytest.mark.parametrize(
+        "meanwhile",
+        [
+            lambda world, _: world.store.record_trace("new", SERVER, [EDITED]),
+            lambda world, _: world.liked(rating=1, people=[f"foe {at}" for at in range(9)]),
+            lambda world, trace_id: world.store.update_trace(trace_id, grounded=False),
+        ],
+        ids=["source", "votes", "grounding"],
+    )
+    def test_what_is_no_longer_what_was_planned_is_refused(self, plain, meanwhile):
+        trace_id = plain.liked()
+        foldback = plain.foldback()
         plan = foldback.plan()
-        plain.liked(SERVER)
+        meanwhile(plain, trace_id)
         before = rows(plain.store)
         with pytest.raises(PlanChangedError, match="Plan again"):
             foldback.apply(plan)
         assert rows(plain.store) == before
+
+    def test_what_a_reviewer_decides_meanwhile_is_not_undone(self, plain, monkeypatch):
+        trace_id, foldback = plain.liked(people=PEOPLE[:1]), plain.foldback()
+        plain.run(foldback)
+        plain.store.rate(trace_id, 5, actor="bob")
+        plan = foldback.plan()
+
+        def slow(*arguments, **options):
+            found = mined(*arguments, **options)
+            foldback.reject(foldback.list()[0].derived_id, "rita")
+            return found
+
+        mined = job.proposals
+        monkeypatch.setattr(job, "proposals", slow)
+        with pytest.raises(PlanChangedError, match="Plan again"):
+            foldback.apply(plan)
+        assert foldback.list()[0].status == "rejected"
 
     def test_a_crash_before_the_index_is_written_is_made_good_by_the_next_run(
         self, world, monkeypatch
@@ -173,7 +242,7 @@ class TestTheJob:
         world.liked()
         plan = foldback.plan()
         with monkeypatch.context() as broken:
-            broken.setattr(type(world.questions), "add_documents", lambda *_, **__: 1 / 0)
+            broken.setattr(Angles, "embed_documents", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 foldback.apply(plan)
         assert foldback.lookup(MONEY) == []
@@ -195,6 +264,24 @@ class TestTheJob:
         assert not plain.foldback(auto_approve=True, resolve=lambda _: []).plan().changes
         assert "right one" in caplog.text
 
+    def test_the_index_is_asked_for_a_few_hundred_sources_at_a_time(self, plain):
+        many = [
+            Document(f"Line {at}.", id=f"m{at}", metadata={"source": "m"}) for at in range(201)
+        ]
+        plain.primary.add_documents(many)
+        plain.liked(cited=many, text="All of it.")
+        asked = []
+
+        def resolve(wanted):
+            asked.append(len(wanted))
+            return plain.primary.get_by_ids(wanted)
+
+        foldback = plain.foldback(auto_approve=True, resolve=resolve)
+        plain.run(foldback)
+        assert max(asked) <= 200 < sum(asked)
+        plain.primary.delete(["m7"])
+        assert plain.run(foldback).counts == {"expire": 1}
+
     def test_a_question_that_was_forgotten_is_served_no_more(self, plain):
         plain.store.record_trace("hers", REFUND, [RIGHT], actor="ann")
         known = {"status": "answered", "grounded": True, "cited": [RIGHT]}
@@ -211,21 +298,57 @@ class TestTheJob:
         assert not plain.questions.store
 
     def test_an_answer_that_was_forgotten_goes_and_the_sources_stay(self, plain):
-        foldback = plain.served(plain.foldback(serve="answer"), text="Others' words.")
-        plain.store.record_trace("hers", REFUND, [RIGHT], actor="zoe")
-        known = {"status": "answered", "grounded": True, "cited": [RIGHT]}
-        plain.store.update_trace("hers", answer="Her words.", **known)
-        with writing(plain.store) as (connection, _):
-            connection.execute(update(derived).values(trace_id="hers", text="Her words."))
-        plain.store.forget("zoe")
-        assert foldback.list()[0].text == ""
-        assert foldback.lookup(MONEY) == []
+        foldback = self.forgotten(plain, plain.served(plain.foldback(serve="answer")))
+        assert ids(foldback.lookup(MONEY)) == ["right"]
         assert ids(plain.foldback().lookup(MONEY)) == ["right"]
+        # Others' words were liked, too; but it was her words that the reviewer had seen.
+        plain.liked(text="Others' words.")
+        assert not foldback.plan()
+        assert ids(foldback.lookup(MONEY)) == ["right"]
+
+    def test_votes_give_an_entry_of_theirs_another_answer_that_is_proved(self, plain):
+        foldback = plain.foldback(serve="answer", auto_approve=True)
+        plain.liked()
+        plain.run(foldback)
+        self.forgotten(plain, foldback)
         before = foldback.list()[0].expires_at
+        plain.liked(people=PEOPLE[:1], text="It says “within forty one days of asking”.")
+        assert not foldback.plan()
+        plain.liked(people=PEOPLE[:1], text="Others' words.")
         assert plain.run(foldback).counts == {"refresh": 1}
         assert foldback.list()[0].expires_at == before
         assert "Others' words." in foldback.lookup(MONEY)[-1].page_content
         assert not foldback.plan()
+
+    def test_a_reviewer_is_shown_the_answer_that_took_the_place_of_a_forgotten_one(self, plain):
+        foldback, queue = plain.foldback(), ReviewQueue(plain.store)
+        plain.liked()
+        plain.run(foldback)
+        claimed = queue.claim("rita")
+        self.forgotten(plain, foldback)
+        plain.liked(people=PEOPLE[:1], text="It says “within forty one days of asking”.")
+        plain.run(foldback)
+        assert foldback.list()[0].text == ""
+        plain.liked(people=PEOPLE[:1], text="Others' words.")
+        assert plain.run(foldback).counts == {"revive": 1}
+        # What she was about to say yes to is another answer.
+        with pytest.raises(ReviewError):
+            queue.decide(claimed, "confirm")
+        again = queue.claim("rita")
+        assert again.snapshot["answer"] == "Others' words."
+        queue.decide(again, "confirm")
+        assert [(one.status, one.text) for one in foldback.list()] == [
+            ("active", "Others' words.")
+        ]
+
+    def forgotten(self, plain, foldback):
+        """Have the one entry hold the answer that somebody got who then is forgotten."""
+        plain.store.record_trace("hers", REFUND, [RIGHT], actor="zoe")
+        with writing(plain.store) as (connection, _):
+            connection.execute(update(derived).values(trace_id="hers", text="Her words."))
+        plain.store.forget("zoe")
+        assert foldback.list()[0].text == ""
+        return foldback
 
     def test_a_reviewer_who_is_forgotten_leaves_no_name(self, plain):
         foldback = plain.served()
@@ -375,6 +498,14 @@ class TestTheGate:
         assert tally(mixed) == said
         assert said.positive + said.negative <= 2 * said.actors
 
+    @pytest.mark.parametrize(
+        "wrong", [{"least_lower": 1.1}, {"least_lower": -0.1}, {"least_votes": -1},
+                  {"least_actors": float("nan")}]
+    )  # fmt: skip
+    def test_numbers_out_of_range_are_refused(self, wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Gate(**wrong)
+
     def test_no_gate_passes_with_a_reviewer_against(self):
         assert not Gate().passes(Tally(100, 0, 50, reviewer_against=True))
         assert Gate().passes(Tally(100, 0, 50))
@@ -453,6 +584,44 @@ class TestTheReviewQueue:
         queue = self.queue(plain)
         with pytest.raises(ReviewError, match="whether it is right"):
             queue.decide(queue.claim("rita"), "confirm", right_chunks=["right"])
+
+    def test_it_tells_what_people_say_by_now_and_what_passes_comes_first(self, world):
+        queue, foldback = ReviewQueue(world.store), world.foldback()
+        trace_id = world.liked(people=PEOPLE[:1])
+        world.liked(SERVER, people=PEOPLE[:3])
+        world.run(foldback)
+        assert [one.question for one in queue.items()] == [SERVER, REFUND]
+        for person in PEOPLE:
+            world.store.rate(trace_id, 5, actor=person)
+        assert world.run(foldback).counts == {"refresh": 1}
+        first, second = queue.items()
+        assert (first.question, second.question) == (REFUND, SERVER)
+        assert first.snapshot["why"] == ["8 for, 0 against, of 8 people."]
+        assert first.priority > 1 > second.priority
+
+    def test_one_that_nobody_decided_in_time_is_asked_again_when_somebody_says_more(self, plain):
+        queue, foldback = ReviewQueue(plain.store), plain.foldback()
+        trace_id = plain.liked(people=PEOPLE[:1])
+        plain.run(foldback)
+        with writing(plain.store) as (connection, _):
+            over = {"expires_at": datetime(2026, 1, 1, tzinfo=UTC)}
+            connection.execute(update(review_items).values(over))
+        assert queue.expire() == 1
+        plain.run(foldback)
+        assert queue.claim("rita") is None
+        plain.store.rate(trace_id, 5, actor="bob")
+        plain.run(foldback)
+        queue.decide(queue.claim("rita"), "confirm")
+        assert foldback.list()[0].status == "active"
+
+    def test_one_that_was_decided_is_not_asked_again(self, plain):
+        queue, foldback = ReviewQueue(plain.store), plain.foldback()
+        trace_id = plain.liked(people=PEOPLE[:1])
+        plain.run(foldback)
+        queue.decide(queue.claim("rita"), "unclear")
+        plain.store.rate(trace_id, 5, actor="bob")
+        plain.run(foldback)
+        assert queue.claim("sam") is None
 
     def test_one_that_the_votes_decide_is_waited_for_no_more(self, plain):
         queue = self.queue(plain)

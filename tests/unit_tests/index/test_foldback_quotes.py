@@ -85,7 +85,7 @@ class TestJudges:
         for call in asked.calls:
             assert [call.chunk(slot) for slot in call.slots] == [SHOWN]
 
-    def test_nothing_is_quoted_from_it(self):
+    def test_check6_nothing_is_quoted_from_it(self):
         assert LLMHighlighter(model()).invoke(REQUEST)[0]["verified"] is False
         assert LLMVerifier(model()).invoke(REQUEST)["verdict"] == "no"
         assert SentenceHighlighter().invoke(REQUEST) == []
@@ -167,7 +167,7 @@ class TestGraphs:
         assert known["right"] == (True, True)
         assert trace.answer == RIGHT.page_content
 
-    def test_what_only_it_says_never_gets_out(self, world, retriever):
+    def test_check6_what_only_it_says_never_gets_out(self, world, retriever):
         chat = FakeChatModel(
             reply=replies(
                 other=TOLD,

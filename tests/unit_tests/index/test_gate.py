@@ -2,10 +2,7 @@
 
 import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
@@ -154,6 +151,12 @@ def test_texts_that_no_database_can_hold_are_judged_too(gate):
 
 
 # -- at query time
+
+
+def test_an_id_that_no_database_can_hold_costs_no_other_chunk_its_look_up(gate):
+    gate.split(junk(2))
+    odd = Document("Refunds take 14 days.", id="a\ud800\0")
+    assert gate.hidden([odd, *junk(2)]).keys() == {1, 2}
 
 
 def test_unknown_chunks_pass_and_are_counted(gate):
@@ -330,23 +333,26 @@ def test_it_is_the_same_on_postgresql(postgres_url):
         set_status(store, "retired", chunk_key(found[4]))
         hidden = {4: ("retired",)} | dict.fromkeys(range(30, 60), ("no_statement",))
         assert gate.hidden(found) == hidden
+        assert gate.hidden([*found, Document("Odd.", id="a\0")]) == hidden
         retriever, _ = over(found[::-1], store, gate=gate)
         assert texts(retriever.invoke(QUESTION)) == texts(good(30)[:-5:-1])
 
 
 def test_two_processes_score_the_same_texts_into_one_database(tmp_path):
+    if not hasattr(os, "fork"):
+        pytest.skip("this system does not fork")
     url = f"sqlite:///{tmp_path}/feedback.db"
-    code = (
-        "import sys\n"
-        "from langchain_feedback import FeedbackStore\n"
-        "from langchain_feedback.index.gate import QualityGate\n"
-        "from tests.unit_tests.index.gate_kit import good, junk\n"
-        "kept, dropped = QualityGate(FeedbackStore(sys.argv[1])).split([*good(90), *junk(90)])\n"
-        "assert (len(kept), len(dropped)) == (90, 90)\n"
-    )
     FeedbackStore(url).setup()
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    runs = [subprocess.Popen([sys.executable, "-c", code, url], env=env) for _ in range(2)]
-    assert [run.wait(60) for run in runs] == [0, 0]
+
+    def split():
+        child = os.fork()
+        if not child:
+            signal.alarm(60)  # rather than wait for ever
+            kept, dropped = QualityGate(FeedbackStore(url)).split([*good(90), *junk(90)])
+            os._exit(0 if (len(kept), len(dropped)) == (90, 90) else 1)
+        return child
+
+    children = [split(), split()]
+    assert [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in children] == [0, 0]
     with FeedbackStore(url) as store, reading(store) as connection:
         assert len(connection.scalars(select(chunk_quality.c.content_hash)).all()) == 180

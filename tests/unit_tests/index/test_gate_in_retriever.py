@@ -279,7 +279,7 @@ def vectors(request, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_every_store_returns_k_and_nothing_gated_with_the_first_25_hits_gated(
+async def test_check5_every_store_returns_k_and_nothing_gated_with_the_first_25_hits_gated(
     vectors, store, gate, asynchronous
 ):
     gate.split([*junk(25), *good(30)])

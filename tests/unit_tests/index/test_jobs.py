@@ -1,9 +1,13 @@
 """Jobs on a corpus: shards, leases, processes, and a night's work."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -17,9 +21,12 @@ from langchain_feedback.index import jobs
 from langchain_feedback.index.catalog import ChunkCatalog
 from langchain_feedback.index.gate import QualityGate
 from langchain_feedback.index.jobs import (
+    CorpusScores,
     JobBusyError,
     JobLease,
     Shard,
+    anightly,
+    ascore_corpus,
     catalog_documents,
     nightly,
     score_corpus,
@@ -348,3 +355,35 @@ def test_a_night_that_lost_its_lease_stops(light):
     assert runs(light)[0]["status"] == "failed"
     with reading(light) as connection:
         assert connection.execute(select(func.count()).select_from(job_leases)).scalar() == 1
+
+
+def test_a_night_that_was_killed_is_called_failed_by_the_next_one(tmp_path):
+    url = f"sqlite:///{tmp_path / 'feedback.db'}"
+    done = subprocess.run([sys.executable, "-c", KILLED, url], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with FeedbackStore(url, timeout_s=20) as store:
+        with pytest.raises(JobBusyError):
+            nightly(store)
+        with writing(store) as (connection, _):
+            over = {"expires_at": datetime(2026, 1, 1, tzinfo=UTC)}
+            connection.execute(update(job_leases).values(over))
+        nightly(store, score=lambda: "done")
+        with reading(store) as connection:
+            rows = select(care_runs.c.status).order_by(care_runs.c.started_at)
+            assert list(connection.scalars(rows)) == ["failed", "done"]
+
+
+KILLED = """
+import os, signal, sys
+from langchain_feedback import FeedbackStore
+from langchain_feedback.index.jobs import nightly
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+nightly(FeedbackStore(sys.argv[1]), score=die)
+"""
+
+
+async def test_the_twins_do_the_same(light):
+    documents = [Document("Refunds take 14 days."), Document("Contents")]
+    assert await ascore_corpus(light, documents) == CorpusScores(seen=2, scored=2, gated=1)
+    report = await anightly(light, score=lambda: "done")
+    assert [(step.name, step.status) for step in report.steps] == [("score", "done")]

@@ -15,9 +15,9 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from sqlalchemy import create_engine
 
 from langchain_feedback.errors import StoreError
-from langchain_feedback.index import records as recording
 from langchain_feedback.index.ledger import TableLedger
 from langchain_feedback.index.records import StoreRecordManager
+from langchain_feedback.store import record_manager as recording
 from langchain_feedback.store.feedback_store import FeedbackStore
 
 HOW = {"source_id_key": "source", "key_encoder": "sha256"}
@@ -230,7 +230,15 @@ def test_each_key_needs_its_group(records, groups):
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_index_needs_a_name(store, name):
     with pytest.raises(ValueError, match="name"):
-        StoreRecordManager(store, name)
+        store.record_manager(name)
+
+
+def test_a_store_makes_its_own_and_finds_it_again(store):
+    name = str(uuid4())
+    store.record_manager(name).update(["a"], group_ids=[""])
+    records = store.record_manager(name)
+    assert isinstance(records, StoreRecordManager)
+    assert (records.namespace, records.list_keys(group_ids=[""])) == (name, ["a"])
 
 
 def test_nothing_is_no_error(records):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from sqlalchemy import func, select
 
 from langchain_feedback import FeedbackRetriever
 from langchain_feedback.index._retirement.rules import Tally, Vote, tally, wilson_upper
@@ -24,6 +25,8 @@ from langchain_feedback.index.retirement import (
 )
 from langchain_feedback.index.writer import IndexBusyError, PlanChangedError
 from langchain_feedback.store.feedback_store import FeedbackStore
+from langchain_feedback.store.schema import credits_
+from langchain_feedback.store.transactions import reading
 from tests.unit_tests.index.gate_kit import set_status
 from tests.unit_tests.index.retirement_kit import (
     JUNK,
@@ -33,6 +36,7 @@ from tests.unit_tests.index.retirement_kit import (
     chunk,
     everything,
     ids,
+    repeated,
 )
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -67,7 +71,7 @@ def junk_and_good(number=4):
 # -- the way of a chunk
 
 
-def test_junk_is_hidden_then_removed_and_comes_back_as_it_was(any_store, kind):
+def test_check7_junk_is_hidden_then_removed_and_comes_back_as_it_was(any_store, kind):
     world = World(any_store, kind, *junk_and_good())
     before, ranked = world.held(), world.ranked(JUNK)
     done = world.run()
@@ -109,7 +113,7 @@ def test_a_demoted_chunk_is_hidden_at_once_and_back_at_once(store):
     assert shown() == before
 
 
-def test_a_dry_run_writes_nothing_but_the_run(any_store):
+def test_check7_a_dry_run_writes_nothing_but_the_run(any_store):
     world = World(any_store, "memory", *junk_and_good())
     before, held = everything(any_store), world.held()
     plan = world.retirement.plan()
@@ -132,7 +136,7 @@ def test_what_was_reviewed_is_what_runs(any_store):
     assert done.digest == plan.digest
 
 
-def test_another_plans_digest_is_refused_and_nothing_changes(any_store):
+def test_check7_another_plans_digest_is_refused_and_nothing_changes(any_store):
     world = World(any_store, "memory", *junk_and_good())
     plan = world.retirement.plan()
     world.store.pin(QUESTIONS[0], chunk("junk", JUNK), actor="rita")
@@ -193,9 +197,13 @@ def test_enough_votes_of_enough_people_on_enough_questions_retire_a_good_text(an
     assert one.reason == "0 of 32 votes for it, by 8 people on 6 questions"
 
 
-def test_one_person_with_a_thousand_votes_retires_nothing(store):
+def test_check7_one_person_with_a_thousand_votes_retires_nothing(store):
     world = World(store, "memory", *(chunk(at) for at in range(4)))
-    world.vote(chunk(1), people=["mallory"], questions=[f"Question {at}?" for at in range(1_000)])
+    world.vote(chunk(1), people=["mallory"], questions=[f"Question {at}?" for at in range(20)])
+    repeated(store, 49)
+    with reading(store) as connection:
+        on_chunk = select(func.count()).select_from(credits_).where(credits_.c.chunk_id != "")
+        assert connection.execute(on_chunk).scalar_one() == 1_000
     assert not world.retirement.plan()
 
 
@@ -269,10 +277,11 @@ def test_votes_on_a_former_text_say_nothing_of_the_present_one(store):
 # -- what stays of a source
 
 
-def test_a_document_of_two_chunks_keeps_one(any_store, kind):
+def test_check7_a_document_of_two_chunks_keeps_one(any_store, kind):
     world = World(any_store, kind, chunk(0), chunk(1), *others())
     for at in (0, 1):
-        world.vote(chunk(at))
+        # The fewest that are enough: of each person four count.
+        world.vote(chunk(at), people=PEOPLE[:5], questions=QUESTIONS[:5])
     plan = world.retirement.plan()
     assert ids(plan.demote) == ["0"]
     assert [(one.chunk_id, one.because) for one in plan.held] == [("1", "last_chunk")]
@@ -538,6 +547,28 @@ def test_what_somebody_else_hides_is_not_removed(store):
     plan = world.retirement.plan()
     assert not plan
     assert not plan.held
+
+
+def test_of_two_who_remove_the_same_one_is_on_record(store):
+    world = World(store, "memory", *junk_and_good())
+    world.run()
+    world.pass_days(15)
+    plan, refused = world.retirement.plan(), []
+    delete = world.index.delete
+
+    def meanwhile(*arguments, **options):
+        with pytest.raises(IndexBusyError):
+            Retirement(store, world.writer).apply(plan, actor="bob")
+        refused.append(1)
+        return delete(*arguments, **options)
+
+    world.index.delete = meanwhile
+    assert world.retirement.apply(plan.digest, actor="rita").removed == ("junk",)
+    assert refused
+    told = [(one.action, one.actor) for one in world.retirement.actions()]
+    assert told == [("demote", "rita"), ("remove", "rita")]
+    with pytest.raises(PlanChangedError):
+        world.retirement.apply(plan, actor="bob")
 
 
 def test_while_another_writer_works_nothing_is_removed(store):

@@ -291,6 +291,12 @@ async def test_the_twin_finds_the_same(store):
     assert await Suggestions(store).afind() == world.find()
 
 
+@pytest.mark.parametrize("wrong", [{"least_overlap": 1.1}, {"days": -1}, {"least_cited": -0.1}])
+def test_rules_out_of_range_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        SuggestionRules(**wrong)
+
+
 def test_what_goes_out_is_a_line_of_json_each(store, tmp_path):
     one, two = chunk(1, "Für Rückgaben gelten 14 Tage."), chunk(2)
     world = World(store, one, two, chunk(3, "More about this"))

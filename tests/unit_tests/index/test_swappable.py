@@ -73,28 +73,33 @@ def kept_versions(store):
 # -- many readers while versions are swapped
 
 
-def test_twenty_swaps_and_rollbacks_under_four_threads_and_two_processes(url, tmp_path):
+def test_check8_twenty_swaps_and_rollbacks_under_four_threads_and_two_processes(url, tmp_path):
     with FeedbackStore(url, timeout_s=20) as store:
         registry = prepared(store, tmp_path, "v1", "v2")
         processes = [started(url, tmp_path) for _ in range(2)]
+        for process in processes:
+            assert process.stdout.readline() == "ready\n", process.stderr.read()
         live = follow(registry, check_every=0.01, learns=True)
         readers, stop = [Reader(live) for _ in range(4)], threading.Event()
         threads = [threading.Thread(target=asking, args=(one, stop)) for one in readers]
         for thread in threads:
             thread.start()
         for turn in range(20):
-            before = {one.asked for one in readers}
+            before = [one.asked for one in readers]
             if turn % 2:
                 assert registry.rollback(expected="v2").active.version == "v1"
             else:
                 assert registry.activate("v2", expected="v1").active.version == "v2"
-            for process in processes:
-                answered(process)
-            waited(lambda seen=before: min(one.asked for one in readers) > max(seen))
+            # Longer than the processes wait before they look at the registry again.
+            time.sleep(0.015)
+            for _ in range(2):
+                answered(processes)
+            # The answer after the one that was under way at the swap.
+            waited(lambda: all(one.asked > then + 1 for one, then in zip(readers, before)))  # noqa: B023, B905
         stop.set()
         for thread in threads:
             thread.join()
-        told = [ended(process) for process in processes]
+        told = list(ended(processes))
         assert [one.wrong[:5] for one in readers] == [[]] * 4
         assert [one["wrong"] for one in told] == [[]] * 2
         assert {version for one in readers for version in one.versions} == {"v1", "v2"}
@@ -118,30 +123,31 @@ def test_twenty_swaps_and_rollbacks_under_four_threads_and_two_processes(url, tm
 
 def started(url, folder):
     command = [sys.executable, "-m", "tests.unit_tests.index.version_kit", url, str(folder)]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout.readline() == "ready\n", process.stderr.read()
-    return process
 
 
-def answered(process):
-    # Longer than the process waits before it looks at the registry again.
-    time.sleep(0.015)
-    for _ in range(2):
+def answered(processes):
+    for process in processes:
         process.stdin.write("next\n")
         process.stdin.flush()
+    for process in processes:
         assert process.stdout.readline() == "more\n", process.stderr.read()
 
 
-def ended(process):
-    told, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    return json.loads(told)
+def ended(processes):
+    for process in processes:
+        process.stdin.close()
+    for process in processes:
+        told, errors = process.stdout.read(), process.stderr.read()
+        assert process.wait(timeout=60) == 0, errors
+        yield json.loads(told)
 
 
 def asking(reader, stop):
-    while not stop.is_set():
+    # With a pause, which leaves the processors to the others.
+    while not stop.wait(0.005):
         reader.ask()
 
 
@@ -266,7 +272,7 @@ def test_a_version_that_cannot_be_opened_keeps_the_old_one_and_is_told_once(
     assert version_of(live.invoke(question(1))) == "v2"
 
 
-def test_another_embedder_of_equal_size_is_refused(registry, caplog):
+def test_check8_another_embedder_of_equal_size_is_refused(registry, caplog):
     def careless(version):
         locator = dict(version.locator) | {"model": "v1"}
         return opener()(version.__class__(**vars(version) | {"locator": locator}))
@@ -330,6 +336,24 @@ def test_a_request_keeps_the_version_that_it_began_with(registry):
     assert version_of(live.invoke(question(2))) == "v2"
     registry.rollback()
     assert version_of(live.invoke(question(2), other)) == "v2"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_second_search_goes_by_the_trace_id_that_the_first_one_got(registry, is_async):
+    live = follow(registry, learns=True)
+
+    def asked(page, config=None):
+        if is_async:
+            return asyncio.run(live.ainvoke(question(page), config))
+        return live.invoke(question(page), config)
+
+    # Nobody named a trace: the first search is recorded under an id of its own.
+    trace_id = trace_id_of(asked(1))
+    registry.activate("v2", expected="v1")
+    again = {"metadata": {"feedback_trace_id": trace_id, "feedback_attempt": 2}}
+    found = asked(2, again)
+    assert (trace_id_of(found), version_of(found)) == (trace_id, "v1")
+    assert version_of(asked(2)) == "v2"
 
 
 def test_a_request_is_forgotten_after_a_while(registry, monkeypatch):

@@ -20,7 +20,7 @@ from langchain_feedback.index.versions import (
     fingerprint_of,
     sealed_folder,
 )
-from langchain_feedback.index.writer import IndexWriter
+from langchain_feedback.index.writer import IndexWriter, SavedFolder
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.schema import traces
 from langchain_feedback.store.transactions import reading
@@ -75,7 +75,7 @@ def test_an_empty_version_is_refused(store, tmp_path):
         registry.ready("v1", open_version=opener(), chunk_count=0)
 
 
-def test_another_embedder_of_equal_size_is_never_ready(registry, tmp_path):
+def test_check8_another_embedder_of_equal_size_is_never_ready(registry, tmp_path):
     locator = build(tmp_path, "v2")
     registry.register("v2", Model("v2"), locator=locator | {"model": "v3"})
     with pytest.raises(VersionRefusedError, match="it is v3, not v2"):
@@ -393,3 +393,14 @@ def test_a_folder_that_is_gone_or_was_never_sealed_is_refused(registry, tmp_path
         checked_folder(registry.get("v2"))
     with pytest.raises(VersionRefusedError, match="no sealed folder"):
         checked_folder(registry.get("v1"))
+
+
+def test_a_state_that_a_version_was_made_of_is_kept(registry, tmp_path):
+    states = SavedFolder(tmp_path, lambda text, folder: (folder / "index.faiss").write_text(text))
+    states.save("first")
+    version = registry.register("v2", None, locator=sealed_folder(states.current()))
+    for text in ("second", "third", "fourth"):
+        states.save(text)
+    assert (checked_folder(version) / "index.faiss").read_text() == "first"
+    held = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(held) == 3  # it, the current one, and the one before

@@ -23,6 +23,8 @@ from tests.unit_tests.index.version_kit import follow, prepared, promote, questi
 
 __all__ = ["main"]
 
+NEVER = 10_000
+
 
 def fill(url: str, folder: Path) -> None:
     """Make the first version active, and build the second one."""
@@ -62,14 +64,14 @@ def look(url: str) -> dict[str, Any]:
         return told
 
 
-def forked(work: Callable[[], Any], folder: Path) -> tuple[int, Any]:
-    """Return the status of a forked process, and what it returned, if it lived to say so."""
-    told = folder / "told.json"
+def forked(told: Path, work: Callable[[], Any], then: Callable[[], Any]) -> tuple[int, Any]:
+    """Return the status of a forked process, and what its first part returned."""
     told.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
             told.write_text(json.dumps(work()))
+            then()
             os._exit(0)
         except BaseException:  # noqa: BLE001  told by the status
             traceback.print_exc()
@@ -79,16 +81,19 @@ def forked(work: Callable[[], Any], folder: Path) -> tuple[int, Any]:
 
 
 def main(url: str, place: str) -> None:
-    """Crash after statement 1, 2, 3 and so on, until a run lives to its end."""
+    """Crash after statement 1, 2, 3 and so on until the switch is kept, and then never."""
     folder = Path(place)
-    filled, _ = forked(lambda: fill(url, folder), folder)
-    rows: list[dict[str, Any]] = []
-    for last in range(1, 200):
-        status, _ = forked(lambda: crash(url, last), folder)  # noqa: B023
-        looked, told = forked(lambda: look(url), folder)
-        rows.append({"filled": filled, "crashed": status, "looked": looked, "told": told})
-        if status >= 0:
+    told = folder / "told.json"
+    status, _ = forked(told, lambda: fill(url, folder), lambda: crash(url, 1))
+    rows: list[dict[str, Any]] = [{"crashed": status}]
+    for last in range(2, 200):
+        # Each process looks at what the one before has left behind, and then dies as well.
+        kept = rows[-2:-1] and rows[-2]["told"]["served"] == ["v2"]
+        end = NEVER if kept else last
+        status, rows[-1]["told"] = forked(told, lambda: look(url), lambda: crash(url, end))  # noqa: B023
+        if rows[-1]["crashed"] == 0:
             break
+        rows.append({"crashed": status})
     sys.stdout.write(json.dumps(rows))
 
 

@@ -1,6 +1,6 @@
 """Kill a writer after each of its steps, run it again, and print what came of it as JSON.
 
-    python -m tests.unit_tests.index.writer_crashes STORE FOLDER [POSTGRES_URL]
+    python -m tests.unit_tests.index.writer_crashes FOLDER POSTGRES_URL STORE ...
 
 An index is filled once, and copied for each step. A process is forked that kills itself with
 SIGKILL right after that step; another one plans and applies again, twice. Forks open everything
@@ -23,13 +23,16 @@ from langchain_feedback.index.writer import IndexWriter
 from langchain_feedback.store.feedback_store import FeedbackStore
 from tests.unit_tests.index.writer_stores import OPEN, documents, preload
 
-__all__ = ["AFTER", "BEFORE"]
+__all__ = ["AFTER", "BEFORE", "CHANGES"]
 
 BEFORE = ["1: a", "2: b", "3: c", "4: d", "5: e", "6: f"]
 # One text stays, one has other metadata, one is new, one goes, two change under their id.
 AFTER = ["1: a", "2: b", "3: c", "4: d", "5: E", "7: g"]
-LEASE_S = 0.05
-STEPS = ("claim", "note", "get_by_ids", "delete", "add_documents", "persist")
+LEASE_S = 0.02
+CHANGES = ("claim", "note", "delete", "add_documents", "add_embeddings", "persist")
+"""Steps after which it is killed. The others read, or prolong the lease: whoever dies after one
+leaves what the step before it left."""
+STEPS = (*CHANGES, "renew", "get_by_ids")
 
 
 def wanted(texts: list[str]) -> list[Any]:
@@ -43,7 +46,7 @@ def wanted(texts: list[str]) -> list[Any]:
 
 
 class Counted:
-    """Passes calls on, and kills the process after the n-th step."""
+    """Passes calls on, and kills the process after the n-th step that changes something."""
 
     def __init__(self, inner: Any, seen: "Steps") -> None:
         self.__dict__.update(inner=inner, seen=seen)
@@ -57,13 +60,14 @@ class Steps:
     """Counts the steps of a run, and ends it."""
 
     def __init__(self, last: int) -> None:
-        self.last, self.names = last, []
+        self.last, self.names, self.changes = last, [], 0
 
     def counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*args: Any, **kwargs: Any) -> Any:
             result = call(*args, **kwargs)
             self.names.append(name)
-            if len(self.names) == self.last:
+            self.changes += name in CHANGES
+            if name in CHANGES and self.changes == self.last:
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
@@ -132,9 +136,8 @@ def forked(work: Callable[[], Any], place: str) -> tuple[int, Any]:
     return status, json.loads(told.read_text()) if told.exists() else None
 
 
-def main(name: str, folder: str, url: str = "") -> None:
+def crashes(name: str, folder: str, url: str) -> list[dict[str, Any]]:
     """Crash after step 1, 2, 3 and so on, until a run lives to its end."""
-    preload(name)
     rows: list[dict[str, Any]] = []
     template = Path(folder) / "0"
     template.mkdir(parents=True)
@@ -150,6 +153,14 @@ def main(name: str, folder: str, url: str = "") -> None:
         if status == 0:
             rows[-1]["names"] = names
             break
+    return rows
+
+
+def main(folder: str, url: str, *names: str) -> None:
+    """Do so with each store, from one process that has everything imported."""
+    for name in names:
+        preload(name)
+    rows = {name: crashes(name, f"{folder}/{name}", url) for name in names}
     sys.stdout.write(json.dumps(rows))
 
 

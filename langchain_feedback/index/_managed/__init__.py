@@ -1,0 +1,1 @@
+"""Parts of `ManagedIndex`: what it is to hold, and how that differs from what is known."""

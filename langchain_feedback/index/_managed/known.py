@@ -1,0 +1,136 @@
+"""What the catalog knows: how it differs from a loader's documents, and what to compare."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from sqlalchemy import Row, bindparam, func, select, update
+
+from langchain_feedback.documents import chunk_key, content_hash, unique_documents
+from langchain_feedback.index.catalog import Changes, ChunkCatalog
+from langchain_feedback.index.duplicates import Chunk
+from langchain_feedback.index.ledger import in_batches
+from langchain_feedback.store.schema import chunks
+from langchain_feedback.store.transactions import reading, writing
+
+if TYPE_CHECKING:
+    from langchain_feedback.index._managed.wanted import Wanted
+    from langchain_feedback.index.gate import QualityGate
+    from langchain_feedback.store.feedback_store import FeedbackStore
+
+__all__ = ["as_chunks", "catalog_chunks", "catalog_size", "differences", "read_known", "take_down"]
+
+_PAGE = 500
+
+_KNOWN = select(
+    chunks.c.chunk_id, chunks.c.content_hash, chunks.c.status, chunks.c.first_seen
+).where(
+    chunks.c.namespace == bindparam("of"), chunks.c.chunk_id.in_(bindparam("ids", expanding=True))
+)
+
+
+def differences(store: "FeedbackStore", wanted: "Wanted", id_field: str | None = None) -> Changes:
+    """Return what `take_down` would tell; nothing is written.
+
+    Raises:
+        StoreError: If the database cannot be read.
+    """
+    documents = unique_documents(wanted.loaded, id_field)
+    hashes = {chunk_key(document, id_field): content_hash(document) for document in documents}
+    known, live = read_known(store, list(hashes))
+    out = _left_out(wanted, id_field)
+    found: dict[str, list[str]] = {name: [] for name in ("new", "changed", "missing", "returned")}
+    for key, text_hash in hashes.items():
+        row = known.get(key)
+        if row is None:
+            found["new"].append(key)
+        elif row.content_hash != text_hash:
+            found["changed"].append(key)
+        elif row.status == ("live" if key in out else "missing"):
+            found["missing" if key in out else "returned"].append(key)
+    found["missing"] += sorted(live - hashes.keys())
+    touched = sum(key in hashes for keys in found.values() for key in keys)
+    told = {name: tuple(keys) for name, keys in found.items()}
+    return Changes(**told, unchanged=len(hashes) - touched)
+
+
+def take_down(catalog: ChunkCatalog, gate: "QualityGate", wanted: "Wanted") -> None:
+    """Let the catalog know all that a loader brought; junk and copies left out are missing.
+
+    So an alarm about more junk among new chunks sees it although no index holds it.
+
+    Raises:
+        StoreError: If the database cannot be read or written.
+    """
+    catalog.sync(wanted.loaded, complete=True)
+    if wanted.junk:
+        gate.score(wanted.loaded)
+    out = _left_out(wanted, catalog.id_field)
+    store, row = catalog.store, chunks.c
+    with writing(store, lock="traces") as (connection, _):
+        for page in in_batches(sorted(out), _PAGE):
+            mine = (row.namespace == store.namespace) & (row.status == "live")
+            left_out = mine & row.chunk_id.in_(page)
+            connection.execute(update(chunks).where(left_out).values(status="missing"))
+
+
+def read_known(
+    store: "FeedbackStore", keys: Sequence[str]
+) -> tuple[dict[str, Row[Any]], set[str]]:
+    """Return what the catalog has of some chunks, and the ids of all live ones."""
+    known: dict[str, Row[Any]] = {}
+    row = chunks.c
+    live = (row.namespace == store.namespace) & (row.status == "live")
+    with reading(store) as connection:
+        for page in in_batches(keys, _PAGE):
+            found = connection.execute(_KNOWN, {"of": store.namespace, "ids": list(page)})
+            # What only answers have shown is new to the catalog.
+            known |= {one.chunk_id: one for one in found if one.first_seen is not None}
+        cataloged = select(row.chunk_id).where(live, row.first_seen.is_not(None))
+        return known, set(connection.scalars(cataloged))
+
+
+def _left_out(wanted: "Wanted", id_field: str | None) -> set[str]:
+    return {chunk_key(document, id_field) for document, _ in (*wanted.junk, *wanted.copies)}
+
+
+def as_chunks(
+    documents: Iterable[Document], id_field: str | None = None, scope_field: str | None = None
+) -> list[Chunk]:
+    """Return documents as they are compared with each other, in order, each once."""
+    return [
+        Chunk(
+            chunk_key(document, id_field),
+            document.page_content,
+            str(document.metadata.get("source") or ""),
+            str(document.metadata.get(scope_field) or "") if scope_field else "",
+        )
+        for document in unique_documents(documents, id_field)
+    ]
+
+
+def catalog_size(store: "FeedbackStore") -> int:
+    """Return how many chunks of a namespace are not retired.
+
+    Raises:
+        StoreError: If the database cannot be read.
+    """
+    mine = (chunks.c.namespace == store.namespace) & (chunks.c.status != "retired")
+    with reading(store) as connection:
+        return connection.scalar(select(func.count()).select_from(chunks).where(mine)) or 0
+
+
+def catalog_chunks(store: "FeedbackStore") -> list[Chunk]:
+    """Return the live chunks that a namespace knows, those first that came first.
+
+    Raises:
+        StoreError: If the database cannot be read.
+    """
+    row = chunks.c
+    statement = (
+        select(row.chunk_id, row.text, row.source, row.scope)
+        .where(row.namespace == store.namespace, row.status == "live")
+        .order_by(row.first_seen.is_(None), row.first_seen, row.chunk_id)
+    )
+    with reading(store) as connection:
+        return [Chunk(*found[:3], found.scope or "") for found in connection.execute(statement)]
