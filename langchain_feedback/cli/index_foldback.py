@@ -182,12 +182,15 @@ def _decide(
             done = decide(derived_id, name_of(by))
         except IndexBusyError as error:
             said = "active" if serve else "rejected"
+            now = next(one.status for one in foldback.list() if one.derived_id == derived_id)
+            if now != said:
+                raise  # it was seen in time, and nothing was done
             msg = f"It is {said}, but the index of questions is not written yet: {error} {_REPAIR}"
             raise IndexBusyError(msg) from error
     if as_json:
         print_json(_as_json(done))
         return
-    said = "is active" if serve else "serves in no process, now or later"
+    said = "is active" if serve else "does not serve in any process, now or later"
     say(f"{done.question or done.derived_id}: {said}.", "bold green")
     if serve:
         say_when_loaded()
@@ -241,5 +244,6 @@ def _show(plan: "Plan", limit: int) -> None:
         (one.kind, one.entry.derived_id[:_SHORT], one.entry.question or "(removed)", one.reason)
         for one in plan.changes[:limit]
     ]
-    print_table(("do", "entry", "question", "because"), rows, "No entry is to be changed.")
+    if rows or not plan.index:
+        print_table(("do", "entry", "question", "because"), rows, "No entry is to be changed.")
     say_more(len(plan.changes), limit)

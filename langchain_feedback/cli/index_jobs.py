@@ -1,5 +1,6 @@
 """`langchain-feedback index health`, `nightly`, `export`, `rebuild`: jobs, and the warehouse."""
 
+import shlex
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +68,12 @@ def nightly(  # noqa: PLR0917  each is an option
     from langchain_feedback.index.health import check_health  # noqa: PLC0415
     from langchain_feedback.index.jobs import nightly as night  # noqa: PLC0415
 
+    looked: list[IndexHealth] = []
+
+    def looked_at() -> "IndexHealth":
+        looked.append(_with_place(context, check_health(store, managed)))
+        return looked[-1]
+
     with watched(), opened(database, namespace) as store:
         managed, share = index_of(index), shard_of(shard)
         report = night(
@@ -74,14 +81,12 @@ def nightly(  # noqa: PLR0917  each is an option
             score=lambda: _scored(store, share, workers),
             foldback=managed.folded(store) if managed.foldback else None,
             retirement=managed.retirement(store) if managed.vector_store is not None else None,
-            health=lambda: check_health(store, managed),
+            health=looked_at,
             apply=apply,
             actor=name_of(by),
         )
-    steps = tuple(replace(one, said=with_place(context, one.said)) for one in report.steps)
-    report = replace(report, steps=steps)
     if as_json:
-        print_json(report.as_dict())
+        print_json(report.as_dict() | {"health": looked[0].as_dict() if looked else None})
     else:
         _show_night(report)
         if any(step.status == "planned" for step in report.steps):
@@ -111,8 +116,7 @@ def health(
         managed = index_of(index)
         with waiting("Looking at the index"):
             found = check_health(store, managed)
-    checks = tuple(replace(one, todo=with_place(context, one.todo)) for one in found.checks)
-    found = replace(found, checks=checks)
+    found = _with_place(context, found)
     if as_json:
         print_json(found.as_dict())
     else:
@@ -129,13 +133,15 @@ def export(
 ) -> None:
     """Write signals, traces and candidates as Parquet files, one of each month.
 
-    Again into the same folder, it writes what changed.
+    Again into the same folder, it writes what changed; a folder with other
+    files in it is refused.
 
     Example: langchain-feedback index export warehouse
     """
     from langchain_feedback.store.warehouse import export_parquet  # noqa: PLC0415
 
     with watched(), opened(database, namespace) as store, waiting("Writing Parquet files"):
+        _check_own(folder)
         done = export_parquet(store, folder)
     if as_json:
         print_json(vars(done))
@@ -161,6 +167,9 @@ def rebuild(
     Example: langchain-feedback index rebuild warehouse --out evidence.parquet
     """
     with watched():
+        if out.resolve().is_relative_to(folder.resolve()):
+            msg = f"{out} lies in the export, which is read as a whole: write it elsewhere."
+            raise ValueError(msg)
         with waiting("Adding votes up"):
             table = _rebuilt(folder, half_life)
         # It is there: the table is one of its own.
@@ -169,6 +178,26 @@ def rebuild(
         print_json({"rows": table.num_rows, "file": str(out)})
     else:
         say(f"{table.num_rows:,} rows of evidence are in {out}.", "bold green")
+
+
+def _with_place(context: typer.Context, found: "IndexHealth") -> "IndexHealth":
+    """Return what was found with commands that can be copied."""
+    checks = tuple(replace(one, todo=with_place(context, one.todo)) for one in found.checks)
+    return replace(found, checks=checks)
+
+
+def _check_own(folder: Path) -> None:
+    """Make sure that a folder holds nothing but an export.
+
+    Raises:
+        ValueError: If it does.
+    """
+    for one in sorted(folder.iterdir()) if folder.is_dir() else ():
+        is_table = one.is_dir() and all(of.name.startswith("month=") for of in one.iterdir())
+        # What begins with a dot is hidden, or a file of an export that died.
+        if not (is_table or one.name == "manifest.json" or one.name.startswith(".")):
+            msg = f"{folder} holds other files, such as {one.name!r}: give the export its own."
+            raise ValueError(msg)
 
 
 def _rebuilt(folder: Path, half_life: float | None) -> Any:
@@ -181,7 +210,8 @@ def _rebuilt(folder: Path, half_life: float | None) -> Any:
             return rebuild_evidence_with_duckdb(folder)
         return rebuild_evidence_with_duckdb(folder, half_life_days=half_life)
     except StoreError as error:
-        told = str(error).replace("export_parquet", "`langchain-feedback index export`")
+        command = f"`langchain-feedback index export {shlex.quote(str(folder))}`"
+        told = str(error).replace("export_parquet", command)
         raise StoreError(told) from error
 
 

@@ -102,7 +102,8 @@ def suggest(  # noqa: PLR0917  each is an option
     """Show which neighbors should be one chunk, and which chunk should be two: advice.
 
     It goes by how chunks were used in answers, and is for whoever owns the
-    splitter. Ends with 1 if there is any.
+    splitter. What rests on the text alone comes last: of 30 such a reader
+    judged 6 right. Ends with 1 if there is any.
 
     Example: langchain-feedback index suggest --out suggestions.jsonl
     """
@@ -124,10 +125,10 @@ def suggest(  # noqa: PLR0917  each is an option
     else:
         rows = [
             (one.kind, one.reason.replace("_", " "), one.source, " + ".join(one.chunks),
-             f"{one.confidence:.0%}")
+             one.rests_on, f"{one.confidence:.0%}")
             for one in found[:limit]
         ]  # fmt: skip
-        head = ("do", "because", "source", "chunks", "sure")
+        head = ("do", "because", "source", "chunks", "rests on", "sure")
         print_table(head, rows, "Nothing should be merged or split.")
         say_more(len(found), limit)
         if out is not None:

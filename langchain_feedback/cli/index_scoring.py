@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langchain_feedback.cli.index_applying import other
 from langchain_feedback.cli.index_shared import FINDINGS, Index, Rows, some_index_of, watched
 from langchain_feedback.cli.progress import counted
 from langchain_feedback.cli.shared import (
@@ -19,6 +20,7 @@ from langchain_feedback.cli.shared import (
     print_table,
     say,
     say_more,
+    say_on_one_line,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ Catalog = Annotated[
 
 
 def score(  # noqa: PLR0917  each is an option
+    context: typer.Context,
     database: Database = DATABASE,
     namespace: Namespace = "default",
     index: Index = None,
@@ -55,7 +58,7 @@ def score(  # noqa: PLR0917  each is an option
     """Judge the texts that nobody has judged, and show what is junk, and why.
 
     The index is left alone; what came out is kept in the store by the hash of
-    each text. Ends with 1 if there is junk.
+    each text. Ends with 1 if there is junk that nobody allowed.
 
     Example: langchain-feedback index score --index my_app:index --shard 1/4 --workers 2
     """
@@ -63,12 +66,21 @@ def score(  # noqa: PLR0917  each is an option
         share = shard_of(shard)
         found = _Junk(store, corpus_of(index, catalog=catalog), None if as_json else limit)
         done = found.score(share, workers)
-    facts = {"seen": done.seen, "scored": done.scored, "gated": found.total}
+    facts = {
+        "seen": done.seen,
+        "scored": done.scored,
+        "gated": found.total,
+        "allowed": found.allowed,
+    }
     if as_json:
         print_json({**facts, "reasons": dict(found.reasons), "chunks": found.rows})
     else:
         _show_junk(done, found)
-    if found.total:
+        if found.total > found.allowed:
+            say("")
+            say("Where that is wrong, somebody's word counts for a text:", "dim")
+            say_on_one_line(f"{other(context, 'allow CHUNK')} --by NAME", "dim")
+    if found.total > found.allowed:
         raise typer.Exit(FINDINGS)
 
 
@@ -100,9 +112,10 @@ class _Junk:
         self.store, self.managed, self.limit = store, managed, limit
         self.rows: list[dict[str, Any]] = []
         self.reasons: Counter[str] = Counter()
-        self.total = 0
+        self.total = self.allowed = 0
         self._passing: deque[Document] = deque()
         self._gate = managed.gate(store)
+        self._allowed = {one.content_hash for one in self._gate.allowed()}
 
     def score(self, shard: "Shard | None", workers: int) -> "CorpusScores":
         """Judge it; what waits in between are a few batches."""
@@ -124,13 +137,15 @@ class _Junk:
             yield document
 
     def _note(self, batch: "list[Document]") -> None:
-        from langchain_feedback.documents import chunk_key  # noqa: PLC0415
+        from langchain_feedback.documents import chunk_key, content_hash  # noqa: PLC0415
 
         # All of them were judged just now, so this only reads.
         for document, scored in zip(batch, self._gate.score(batch), strict=True):
             if not scored.gated:
                 continue
+            is_allowed = content_hash(document) in self._allowed
             self.total += 1
+            self.allowed += is_allowed
             self.reasons.update(scored.gating)
             if self.limit is None or len(self.rows) < self.limit:
                 self.rows.append(
@@ -139,9 +154,14 @@ class _Junk:
                         "source": str(document.metadata.get("source") or ""),
                         "kind": scored.kind,
                         "reasons": list(scored.gating),
+                        "allowed": is_allowed,
                         "text": document.page_content,
                     }
                 )
+
+
+def _why(row: dict[str, Any]) -> str:
+    return ", ".join(row["reasons"]) + (" (allowed)" if row["allowed"] else "")
 
 
 def _show_junk(done: "CorpusScores", found: _Junk) -> None:
@@ -149,10 +169,7 @@ def _show_junk(done: "CorpusScores", found: _Junk) -> None:
         f"{done.seen:,} chunks, {done.scored:,} texts judged now, {found.total:,} are junk.",
         "bold",
     )
-    rows = [
-        (", ".join(row["reasons"]), row["source"], row["chunk"], excerpt(row["text"]))
-        for row in found.rows
-    ]
+    rows = [(_why(row), row["source"], row["chunk"], excerpt(row["text"])) for row in found.rows]
     if rows:
         say(", ".join(f"{count:,} {reason}" for reason, count in found.reasons.most_common()))
         say("")

@@ -23,6 +23,7 @@ from langchain_feedback.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from langchain_feedback.index.managed import ManagedIndex
     from langchain_feedback.index.versions import IndexRegistry, IndexVersion, Switched
     from langchain_feedback.store.feedback_store import FeedbackStore
 
@@ -33,6 +34,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Builds of an index, side by side, one of which is searched.",
 )
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Although it cannot be opened here, or differs.")
+]
 
 _UNTOLD = "0: index"
 _READY = ("ready", "retired")
@@ -77,14 +82,16 @@ def activate(  # noqa: PLR0917  each is an option
     namespace: Namespace = "default",
     index: Index = None,
     apply: Do = False,
+    force: Force = False,
     by: Actor = "",
     as_json: Json = False,
 ) -> None:
     """Show what searching another version would mean; --apply switches to it.
 
-    It does so only if the version that is active is the one that you expect.
-    Hooks of the index, if it has any, are told. Ends with 1 if it would
-    switch, or a hook was not told.
+    It does so only if the version that is active is the one that you expect,
+    and where the index gives `open_version`, only if it can be opened. Hooks
+    of the index, if it has any, are told. Ends with 1 if it would switch, or
+    a hook was not told.
 
     Example: langchain-feedback index versions activate v2 --expect v1 --apply
     """
@@ -95,11 +102,14 @@ def activate(  # noqa: PLR0917  each is an option
         done = None
         if apply:
             _check_expect(expect, new, active, context)
+            _check_opens(managed, new, force=force)
             expected = active.version if active and expect is None else expect
             done = registry.activate(version, expected=expected, actor=name_of(by))
         elif new.status not in (*_READY, "active"):
             msg = f"Version {version!r} is {new.status}: {_against(new) or 'check it first'}."
             raise ValueError(msg)
+        else:
+            _check_opens(managed, new, force=force)
     if done:
         _switched(context, done, as_json=as_json)
         return
@@ -115,17 +125,21 @@ def rollback(  # noqa: PLR0917  each is an option
     database: Database = DATABASE,
     namespace: Namespace = "default",
     index: Index = None,
+    force: Force = False,
     by: Actor = "",
     as_json: Json = False,
 ) -> None:
-    """Search at once what was searched before: the one change that needs no --apply.
+    """Search at once what was searched before: this needs no --apply.
 
-    Whoever needs it is in a hurry, and `activate` takes it back. It also
-    works where the index cannot be made: then only its hooks are not told,
-    and it ends with 1.
+    Whoever needs it is in a hurry, and `activate` takes it back. It is
+    refused if the index gives `open_version`, and that cannot open it. It
+    also works where the index cannot be made: then nobody opens it first,
+    its hooks are not told, and it ends with 1.
 
     Example: langchain-feedback index versions rollback
     """
+    from langchain_feedback.index._versions.rows import before_active  # noqa: PLC0415
+
     with watched(), opened(database, namespace) as store:
         trouble = ""
         try:
@@ -133,6 +147,10 @@ def rollback(  # noqa: PLR0917  each is an option
         except ValueError as error:
             managed, trouble = None, str(error)
         registry = managed.registry(store) if managed else _registry(store)
+        active, before = registry.active(), before_active(registry.history())
+        if before is not None and (expect is None or (active and active.version == expect)):
+            _check_opens(managed, registry.get(before), force=force)
+            expect = active.version if active else None  # so that it is the one that was opened
         done = registry.rollback(expected=expect, actor=name_of(by))
         if trouble:
             done = replace(done, untold={**done.untold, _UNTOLD: trouble})
@@ -143,6 +161,24 @@ def _registry(store: "FeedbackStore") -> "IndexRegistry":
     from langchain_feedback.index.versions import IndexRegistry  # noqa: PLC0415
 
     return IndexRegistry(store)
+
+
+def _check_opens(managed: "ManagedIndex | None", version: "IndexVersion", *, force: bool) -> None:
+    """Make sure that readers can open a version, where anything tells how they do.
+
+    Raises:
+        ValueError: If they cannot.
+    """
+    if force or managed is None or managed.open_version is None:
+        return
+    from langchain_feedback.index._managed.opening import unopened  # noqa: PLC0415
+
+    if why := unopened(managed.open_version, version):
+        msg = (
+            f"Nothing was changed. Of version {version.version!r}: {why}. With --force it is "
+            "activated all the same."
+        )
+        raise ValueError(msg)
 
 
 def _check_expect(
@@ -178,7 +214,11 @@ def _against(version: "IndexVersion") -> str:
 def _as_json(version: "IndexVersion") -> dict[str, Any]:
     embedder = version.embedder
     told = {name: value for name, value in vars(version).items() if name != "embedder"}
-    return {**told, "embedder": None if embedder is None else vars(embedder)}
+    if embedder is None:
+        return {**told, "embedder": None}
+    # The vectors that tell it from others are for programs that compare them, not for a list.
+    shown = {name: of for name, of in vars(embedder).items() if name != "probes"}
+    return {**told, "embedder": shown}
 
 
 def _switched(context: typer.Context, done: "Switched", *, as_json: bool) -> None:

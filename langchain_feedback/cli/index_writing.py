@@ -59,6 +59,8 @@ class _Sync:
     wanted: "Wanted"
     plan: "Plan"
     changes: "Changes"
+    gone: dict[str, str]
+    """The sources of chunks that the loader does not bring any more."""
 
     def __bool__(self) -> bool:
         return bool(self.plan or self.changes)
@@ -141,11 +143,21 @@ def sync(  # noqa: PLR0917  each is an option
     namespace: Namespace = "default",
     index: Index = None,
     drop_junk: Annotated[
-        bool, typer.Option("--drop-junk", help="Leave out what the quality gate finds wanting.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--drop-junk/--keep-junk",
+            show_default=False,
+            help="Leave out what the quality gate finds wanting; without it, as the index says.",
+        ),
+    ] = None,
     drop_copies: Annotated[
-        bool, typer.Option("--drop-copies", help="Of exact copies, leave out all but the first.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--drop-copies/--keep-copies",
+            show_default=False,
+            help="Of exact copies, leave out all but the first; without it, as the index says.",
+        ),
+    ] = None,
     apply: Apply = None,
     force: Annotated[
         bool, typer.Option("--force", help="Although it removes more than a fifth of the index.")
@@ -182,7 +194,9 @@ def sync(  # noqa: PLR0917  each is an option
         raise typer.Exit(FINDINGS)
 
 
-def _compared(store: "FeedbackStore", managed: "ManagedIndex", **dropping: bool) -> _Sync:
+def _compared(store: "FeedbackStore", managed: "ManagedIndex", **dropping: bool | None) -> _Sync:
+    from langchain_feedback.index._managed.known import documents_of  # noqa: PLC0415
+
     with waiting("Loading documents"):
         documents = list(managed.load())
     if not documents:
@@ -196,7 +210,9 @@ def _compared(store: "FeedbackStore", managed: "ManagedIndex", **dropping: bool)
         wanted = managed.wanted(store, documents, **dropping)
         plan = writer.plan(wanted.documents)
         changes = managed.differences(store, wanted)
-    return _Sync(managed, writer, wanted, plan, changes)
+        known = documents_of(store, {*plan.remove, *changes.missing})
+        gone = {key: one.metadata["source"] for key, one in known.items()}
+    return _Sync(managed, writer, wanted, plan, changes, gone)
 
 
 def _show(found: _Sync, limit: int) -> None:
@@ -229,7 +245,7 @@ def _rows(found: _Sync) -> list[tuple[str, ...]]:
     noting = {key: name for name in _NOTING for key in getattr(found.changes, name)}
     out = {found.key_of(one): ", ".join(reasons) for one, reasons in found.wanted.junk}
     out |= {found.key_of(one): f"copy of {of}" for one, of in found.wanted.copies}
-    sources = {
+    sources = found.gone | {
         found.key_of(one): str(one.metadata.get("source") or "") for one in found.wanted.loaded
     }
     return [

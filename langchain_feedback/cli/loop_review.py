@@ -98,6 +98,8 @@ def _decide(queue: ReviewQueue, item: ReviewItem, given: str, console: Console) 
     )
     did = [f"{len(done.pins)} pinned"] if done.pins else []
     did += [f"{len(done.owner_items)} for the owner"] if done.owner_items else []
+    if (item.kind, first, done.state) == ("foldback", "1", "decided"):
+        did += ["serves when `langchain-feedback index foldback run` has written it"]
     words = ", ".join(did) or (
         "kept" if done.state == "decided" else "kept; another one looks too"
     )

@@ -141,7 +141,8 @@ def without_password(database: str) -> str:
 def _how_to_make(database: str) -> str:
     # The environment variable holds for `init` as well, where that is where the name is from.
     named = "" if database == DATABASE else f" --database {shlex.quote(database)}"
-    return f"A new one is made by: langchain-feedback index init{named}"
+    python = "In Python FeedbackStore(url).setup() makes one"
+    return f"{python}; here: langchain-feedback index init{named}"
 
 
 def owners_of(path: Path | None) -> Owners | None:

@@ -7,6 +7,7 @@ that the accepted answer rested on.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_core.documents import Document
@@ -45,6 +46,8 @@ class FoldBack:
     `plan` finds grounded answers whose quotes are proved, and what people said of them. Enough
     votes (see `Gate`) make an entry active where `auto_approve` is set; else it waits in the
     review queue, and a reviewer's word takes the place of the votes, never that of grounding.
+    What is decided in the queue is found from the next `apply` on, which writes the question
+    into the index; `approve` writes it at once.
     Every look-up asks anew whether each source still has the text that was approved.
 
     Args:
@@ -59,8 +62,11 @@ class FoldBack:
         gate: How many votes.
         max_age_days: After how many days an approval is over, above 0; use does not renew it.
         resolve: Reads chunks from the primary index by their ids, such as `get_by_ids`, and so
-            sees at once what changed there. Without it a source counts as it was last seen, for
-            30 days.
+            sees at once what changed there: it alone decides whether a source still has its
+            text, so give it one that reads the newest state. Where it fails, nothing is served,
+            and no text is held to be another one. Without it a source counts as it was last
+            seen by anybody, for 30 days; a process that searches an older state of the index
+            then hides what was approved on the newer one.
         id_field: The metadata field that holds a chunk's id, if any.
         name: What this index is called in the ledger.
         persist: What puts this index on the disk where it lives in memory, such as
@@ -180,20 +186,34 @@ class FoldBack:
     def approve(self, derived_id: str, actor: str) -> Derived:
         """Let an entry serve from now on, whatever its votes; its review item is closed.
 
+        Its question is written into the index at once. (A verdict in the review queue makes an
+        entry active as well, and the next `apply` writes it.)
+
         Raises:
             UnknownItemError: If there is no such entry.
             FoldBackError: If its sources changed, its answer is not grounded, or its question
                 is gone.
+            IndexBusyError: If another process saved the index of questions since it was loaded
+                here (`persist` with a `SavedFolder`): nothing was done, load it again. Or if
+                another process writes to it just now: then the entry is active, and the next
+                run writes it.
             ValueError: If the actor has no name.
         """
-        decide(self.store, derived_id, actor, serve=True)
+        self._job.check()
+        seen, id_field = self._job.seen(derived_id), self.id_field
+        decide(self.store, derived_id, actor, serve=True, seen=seen, id_field=id_field)
         return self._written(derived_id)
 
     def reject(self, derived_id: str, actor: str) -> Derived:
         """Keep an entry from serving for good; its review item is closed.
 
+        It holds at once in any process, whatever their indexes hold.
+
         Raises:
             UnknownItemError: If there is no such entry.
+            IndexBusyError: If another process saved the index of questions since it was loaded
+                here, or writes to it just now. It is rejected all the same, and the next run
+                takes it out of the index.
             ValueError: If the actor has no name.
         """
         decide(self.store, derived_id, actor, serve=False)
@@ -237,17 +257,20 @@ class FoldBack:
             vector = None
         near = nearest(self.vector_store, question, vector, self.min_similarity)
         ids = [derived_id for derived_id, _ in near]
-        known = self.store.try_read(lambda: known_of(self.store, ids), None) if ids else None
+        resolve, id_field = self.resolve or resolve, self.id_field or id_field
+        can_ask = resolve is not None
+        known = None
+        if ids:
+            read = partial(known_of, self.store, ids, can_ask=can_ask)
+            known = self.store.try_read(read, None)
         if known is None:
             return []
-        entries, standing, now = known
-        resolve, id_field = self.resolve or resolve, self.id_field or id_field
         asked = Asked(shown, pool, allow or _all, resolve, id_field)
         answers = self.serve == "answer"
         slots = (
-            slot_of(entries[derived_id], standing, asked, now, answers=answers)
+            slot_of(known.entries[derived_id], known, asked, answers=answers)
             for derived_id in ids
-            if derived_id in entries
+            if derived_id in known.entries
         )
         return next(filter(None, slots), [])
 

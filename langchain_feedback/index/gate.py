@@ -20,6 +20,8 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import ConfigDict, SkipValidation
 
 from langchain_feedback.documents import chunk_key, content_hash, text_key
+from langchain_feedback.index._gating.allowing import Allowing
+from langchain_feedback.index._gating.overrides import Allowed, among_allowed
 from langchain_feedback.index._gating.scores import Scored, keep_scores, scored_as, scores_of
 from langchain_feedback.index._gating.standing import Standing, standings
 from langchain_feedback.index.ledger import in_batches
@@ -32,7 +34,7 @@ from langchain_feedback.traces import storable
 if TYPE_CHECKING:
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["GateCounts", "QualityFilter", "QualityGate"]
+__all__ = ["Allowed", "GateCounts", "QualityFilter", "QualityGate"]
 
 _BLOCK = 1_000
 """Texts that are judged before they are written."""
@@ -51,12 +53,13 @@ class GateCounts:
     """Those whose text nobody has scored; they passed unless they were demoted."""
 
 
-class QualityGate:
+class QualityGate(Allowing):
     """Says which chunks are junk, and why, and which are to stay hidden.
 
     A chunk is hidden that a gating check found wanting (`garbled`, `repeated`, `navigation`,
-    `no_statement`), or that was `demoted` or `retired`, as long as its text is the one that
-    this was said of. Nothing here is a weight: what passes is ranked as before.
+    `no_statement`) and that nobody allowed, or that was `demoted` or `retired`, as long as its
+    text is the one that this was said of. Nothing here is a weight: what passes is ranked as
+    before.
 
     Args:
         store: Keeps the results; demotions are read in its namespace.
@@ -71,6 +74,10 @@ class QualityGate:
         (['Refunds take 14 days.'], ['no_statement'])
         >>> gate.hidden(found)
         {1: ('no_statement',)}
+        >>> gate.allow(found[1:], actor="rita", reason="It is the title that people ask for.")
+        1
+        >>> gate.hidden(found), len(gate.split(found)[0])
+        ({}, 2)
     """
 
     def __init__(self, store: "FeedbackStore", *, id_field: str | None = None) -> None:
@@ -96,8 +103,8 @@ class QualityGate:
             documents: The chunks, before `add_documents`.
 
         Returns:
-            Those to index, and those not to, each with the reasons; both in order, the very
-            objects that were given.
+            Those to index, also what somebody allowed, and those not to, each with the reasons;
+            both in order, the very objects that were given.
 
         Raises:
             StoreError: If the database cannot be read or written.
@@ -105,8 +112,11 @@ class QualityGate:
         documents = list(documents)
         kept: list[Document] = []
         dropped: list[tuple[Document, list[str]]] = []
-        for document, scored in zip(documents, self.score(documents), strict=True):
-            if scored.gated:
+        verdicts = self.score(documents)
+        gated = [one for one, scored in zip(documents, verdicts, strict=True) if scored.gated]
+        allowed = self._among_allowed(gated)
+        for document, scored in zip(documents, verdicts, strict=True):
+            if scored.gated and content_hash(document) not in allowed:
                 dropped.append((document, list(scored.gating)))
             else:
                 kept.append(document)
@@ -116,7 +126,9 @@ class QualityGate:
         """Return what the checks say of each document; unknown texts are judged and kept.
 
         A text that is known under the present `SCORING_VERSION` is not judged again. Texts are
-        written as they are judged: what was done before a crash need not be done again.
+        written as they are judged: what was done before a crash need not be done again. What
+        somebody allowed is told as the checks see it, here and in the health check's share of
+        gated chunks: that measures the corpus, not what is shown.
 
         Raises:
             StoreError: If the database cannot be read or written.
@@ -159,6 +171,14 @@ class QualityGate:
     asplit = twin(split)
     ascore = twin(score)
     ahidden = twin(hidden)
+
+    def _among_allowed(self, documents: Sequence[Document]) -> set[str]:
+        """Return the hashes of those texts that somebody allowed; nothing is asked for none."""
+        if not documents:
+            return set()
+        with reading(self.store) as connection:
+            hashes = map(content_hash, documents)
+            return among_allowed(connection, self.store.namespace, hashes)
 
     def _standing(self, document: Document) -> Standing:
         # An id that no database holds must not cost the look-up of all the others.

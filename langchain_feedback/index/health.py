@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_core.runnables.config import run_in_executor
 
+from langchain_feedback.index._health.approved import check_approved
 from langchain_feedback.index._health.base import Look
 from langchain_feedback.index._health.coverage import check_coverage
 from langchain_feedback.index._health.embedder import check_embedder
@@ -21,6 +22,7 @@ from langchain_feedback.index._health.leftovers import check_leftovers
 from langchain_feedback.index._health.questions import check_abstentions, check_top_scores
 from langchain_feedback.index._health.records import HealthCheck, IndexHealth
 from langchain_feedback.index._health.sources import check_sources
+from langchain_feedback.index._health.version import check_version
 from langchain_feedback.index._health.writes import check_unfinished, check_written
 
 if TYPE_CHECKING:
@@ -36,9 +38,11 @@ CHECKS: Final[Mapping[str, Callable[[Look], HealthCheck]]] = {
     "gated_share": check_gated_share,
     "coverage": check_coverage,
     "embedder": check_embedder,
+    "version": check_version,
     "ledger": check_written,
     "unfinished_writes": check_unfinished,
     "leftovers": check_leftovers,
+    "questions": check_approved,
     "silent_sources": check_sources,
     "top_score": check_top_scores,
     "abstentions": check_abstentions,
@@ -67,10 +71,13 @@ def check_health(
       by Fisher's exact p < 0.005, and by 2 points.
     - `coverage`, of the catalog, else of the ledger. Less than 95 % of the chunks are scored.
     - `embedder`, of the registry. Alarm: another one than the active version was made with.
+      With `open_version` it is that of the active version as it is opened.
+    - `version`, of the registry and `open_version`. Alarm: the active version cannot be opened.
     - `ledger`, of `IndexWriter`. Alarm: chunks that were written are not in the vector store, or
       have another text.
     - `unfinished_writes`, of `IndexWriter`. A write began and did not end, and none is at work.
     - `leftovers`, of `IndexWriter`. Chunks are there that should be gone, or that it never wrote.
+    - `questions`, of the fold-back. Alarm: what was approved is not in its index.
     - `silent_sources`, of the catalog. Neither a sync nor an answer saw any chunk of a source.
       Alarm: nor of any other one.
     - `top_score`, of traces ranked by a policy with a `score_key`. Alarm: other best scores than

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexSetupError", "ManagedIndex"]
 
+_LONGEST = 200
+"""Characters of a message that shows what other people's code returned."""
+
 
 class IndexSetupError(LangChainFeedbackError, ValueError):
     """An index does not say what a job needs to know; the message names the field."""
@@ -51,6 +54,8 @@ class ManagedIndex:
         persist: Called with the vector store after each write, such as `SavedFolder(...).save`.
         hooks: What is told of an activation, such as a `QdrantAlias`.
         rules: Of retirement; None: the defaults.
+        drop_junk: Whether what the gate finds wanting stays out of the index, see `wanted`.
+        drop_copies: Whether of exact copies only the first is in the index, see `wanted`.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -78,22 +83,29 @@ class ManagedIndex:
     persist: "Callable[[VectorStore], object] | None" = None
     hooks: "Sequence[Hook]" = ()
     rules: "RetirementRules | None" = None
+    drop_junk: bool = False
+    drop_copies: bool = False
 
     def load(self) -> Iterable[Document]:
         """Return all chunks that belong in the index.
 
         Raises:
-            IndexSetupError: If the index does not say how to load them.
+            IndexSetupError: If the index does not say how to load them, or its loader returns
+                something else; while they are read, if one of them is no document.
         """
-        return self._said("documents")()  # type: ignore[no-any-return]
+        loaded = self._said("documents")()
+        if isinstance(loaded, str) or not isinstance(loaded, Iterable):
+            msg = f"ManagedIndex(documents=...) is to return documents, and returned {loaded!r}."
+            raise IndexSetupError(msg[:_LONGEST])
+        return map(_document, loaded)
 
     def wanted(
         self,
         store: "FeedbackStore",
         documents: Iterable[Document],
         *,
-        drop_junk: bool = False,
-        drop_copies: bool = False,
+        drop_junk: bool | None = None,
+        drop_copies: bool | None = None,
     ) -> "Wanted":
         """Part what the loader brings into what is to be in the index, and what is not.
 
@@ -103,9 +115,11 @@ class ManagedIndex:
         Args:
             store: Knows what was retired.
             documents: All that the loader brings.
-            drop_junk: Whether what the gate finds wanting stays out, too.
+            drop_junk: Whether what the gate finds wanting stays out, too, unless somebody
+                restored it as it is; None: as the index says.
             drop_copies: Whether of exact copies in one scope only the first stays: the one that
-                the catalog saw first, else the loader's first. See `exact_duplicates`.
+                the catalog saw first, else the loader's first; see `exact_duplicates`. None: as
+                the index says.
 
         Raises:
             IndexSetupError: If the index has no vector store.
@@ -117,8 +131,8 @@ class ManagedIndex:
             self.gate(store),
             self.writer(store),
             documents,
-            drop_junk=drop_junk,
-            drop_copies=drop_copies,
+            drop_junk=self.drop_junk if drop_junk is None else drop_junk,
+            drop_copies=self.drop_copies if drop_copies is None else drop_copies,
             scope_field=self.scope_field,
         )
 
@@ -157,7 +171,7 @@ class ManagedIndex:
         if self.documents is None:
             yield from catalog_documents(store, shard=shard)
             return
-        for document in self.documents():
+        for document in self.load():
             source = str(document.metadata.get("source") or chunk_key(document, self.id_field))
             if shard is None or shard.holds(source):
                 yield document
@@ -175,7 +189,7 @@ class ManagedIndex:
 
         if self.documents is None:
             return catalog_chunks(store)
-        return first_ones_first(store, self.documents(), self.id_field, self.scope_field)
+        return first_ones_first(store, self.load(), self.id_field, self.scope_field)
 
     def writer(self, store: "FeedbackStore", **options: Any) -> "IndexWriter":
         """Make what writes to the index; options are those of `IndexWriter`."""
@@ -228,3 +242,10 @@ class ManagedIndex:
             msg = f"This needs ManagedIndex({name}=...), which your index does not give."
             raise IndexSetupError(msg)
         return value
+
+
+def _document(loaded: Any) -> Document:
+    if not isinstance(loaded, Document):
+        msg = f"ManagedIndex(documents=...) is to return documents, and one of them is {loaded!r}."
+        raise IndexSetupError(msg[:_LONGEST])
+    return loaded

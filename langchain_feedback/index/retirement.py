@@ -8,6 +8,7 @@ takes to bring a chunk back is written down before it is touched.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_feedback.index._gating.overrides import named
 from langchain_feedback.index._retirement.audit import (
     Action,
     Restored,
@@ -51,6 +52,9 @@ class Retirement:
     Over the whole plan, each source keeps a chunk, one that the gate lets through if it has
     one, and half of its text, with what earlier runs took counted in; the rest is `held` for
     people to look at. One run hides 1 % of the chunks, or 100, and removes as many.
+
+    What somebody allowed (`QualityGate.allow`) is no candidate for what the gate finds, and
+    `restore` allows the texts that it brings back.
 
     Hidden is what a `QualityGate` finds `demoted` or `retired`: search through a
     `FeedbackRetriever(gate=...)` or a `QualityFilter`. Before documents are loaded into the
@@ -128,7 +132,7 @@ class Retirement:
             ValueError: If there is no actor.
         """
         digest = plan if isinstance(plan, str) else plan.digest
-        return self._job.apply(digest, _named(actor))
+        return self._job.apply(digest, named(actor))
 
     def restore(self, name: str, *, actor: str) -> Restored:
         """Bring back a chunk, or all chunks of a run, under the ids that they had.
@@ -139,8 +143,11 @@ class Retirement:
 
         Returns:
             What is shown again: each was looked up in the index, with the text and the metadata
-            that it had. For 90 days it is no candidate again; what the gate itself finds
-            wanting stays hidden where there is a gate. Doing it twice is harmless.
+            that it had. For 90 days it is no candidate again. Where the gate was a reason, or
+            finds the text wanting now, the actor allows it, as with `QualityGate.allow` and in
+            the transaction that brings it back: no gate hides it, no sync drops it as junk, and
+            it is no candidate for the gate until `QualityGate.disallow`. Doing it twice is
+            harmless.
 
         Raises:
             NotRestoredError: If there is nothing of that name, a chunk has another text by now,
@@ -149,7 +156,7 @@ class Retirement:
             StoreError: If the store cannot be read or written.
             ValueError: If there is no actor.
         """
-        return self._job.restore(name, _named(actor))
+        return self._job.restore(name, named(actor))
 
     def actions(self, name: str | None = None) -> list[Action]:
         """Return what was done, oldest first: all of it, or an action's or a run's.
@@ -164,10 +171,3 @@ class Retirement:
     aapply = twin(apply)
     arestore = twin(restore)
     aactions = twin(actions)
-
-
-def _named(actor: str) -> str:
-    if not actor.strip():
-        msg = "A change to an index needs somebody who answers for it: give an actor."
-        raise ValueError(msg)
-    return actor

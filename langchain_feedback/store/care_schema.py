@@ -30,6 +30,7 @@ __all__ = [
     "index_records",
     "index_versions",
     "job_leases",
+    "quality_overrides",
 ]
 
 chunk_quality = Table(
@@ -47,6 +48,16 @@ chunk_quality = Table(
     Column("reasons", Text, nullable=False, doc="JSON"),
     Column("gated", Boolean, nullable=False),
     instant("scored_at", nullable=False),
+)
+
+quality_overrides = Table(
+    "lcf_quality_overrides",
+    metadata,
+    Column("namespace", String, primary_key=True),
+    Column("content_hash", String, primary_key=True, doc="of a text that is no junk here"),
+    Column("actor", String, doc="who said so; null: forgotten"),
+    Column("reason", Text, nullable=False),
+    instant("at", nullable=False),
 )
 
 index_entries = Table(

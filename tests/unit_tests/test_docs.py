@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from langchain_core.documents import Document
+from typer.testing import CliRunner
 
+from langchain_feedback.cli.commands import app
 from langchain_feedback.index.gate import QualityGate
 from langchain_feedback.index.jobs import score_corpus
 
@@ -117,6 +119,31 @@ def test_what_workers_of_a_cluster_score_is_known_to_the_store(monkeypatch, tmp_
         ["no_statement"],
     ]
     loading["store"].close()
+
+
+def test_the_app_of_index_care_is_taken_by_the_commands_that_stand_below_it(monkeypatch, tmp_path):
+    """From nothing to a clean bill of health, and the two lines of the crontab."""
+    page = (DOCS / "index-care.md").read_text()
+    code = next(match["code"] for match in _BLOCK.finditer(page) if "my_app.py" in match["code"])
+    (tmp_path / "my_app.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("LANGCHAIN_FEEDBACK_DATABASE", raising=False)
+    run, printed, codes = CliRunner(), "", []
+    by_hand = re.findall(r"^langchain-feedback (index [^#\n]+)", page, re.MULTILINE)
+    cron = re.findall(r"bin/langchain-feedback (index .+)$", page, re.MULTILINE)
+    for line in [*by_hand, *cron]:
+        if line == cron[0]:  # what the page says of it
+            table = '[tool.langchain-feedback]\nindex = "my_app:index"\n'
+            (tmp_path / "pyproject.toml").write_text(table)
+        digest = re.search(r"--apply ([0-9a-f]{12})$", printed.strip())
+        words = line.replace("3f0a9c81d2e4", digest[1] if digest else "").split()
+        result = run.invoke(app, words, catch_exceptions=False)
+        printed = result.output
+        codes.append(result.exit_code)
+    sys.modules.pop("my_app").store.close()
+    assert len(by_hand) == 5
+    assert codes == [0, 1, 0, 1, 0, 0, 0], printed
 
 
 def test_what_a_print_says_stands_on_its_line():

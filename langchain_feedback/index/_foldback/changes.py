@@ -72,7 +72,8 @@ def _of_entry(
     )
     whole = _answered(entry, offered, facts)
     if entry.status == "expired":
-        return _revived(whole, offered, trouble, rules)
+        waits = any(facts.standing[source].state != "current" for source in entry.sources)
+        return None if trouble or waits else _revived(whole, offered, rules)
     if trouble:
         return _expired(entry, "source", trouble)
     if entry.status == "candidate":
@@ -135,14 +136,12 @@ def _is_proved(one: Proposal, facts: Facts) -> bool:
     return len(texts) == len(one.sources) and quotes_are_proved(one.text, texts)
 
 
-def _revived(
-    entry: Derived, offered: Proposal | None, trouble: str | None, rules: Rules
-) -> Change | None:
+def _revived(entry: Derived, offered: Proposal | None, rules: Rules) -> Change | None:
     """Let a source that came back, or a new vote after the time was over, ask a reviewer again."""
     why = entry.votes.get("expired")
     said = tally(_since(offered, _instant(entry.votes.get("since"))))
     wanted = why == "source" or (why == "age" and said.positive > said.negative)
-    if trouble or not wanted or not entry.text:
+    if not wanted or not entry.text:
         return None
     votes = {name: of for name, of in entry.votes.items() if name != "expired"}
     votes = _next_round(votes | _kept(said, rules))
@@ -156,8 +155,6 @@ def _trouble(sources: Sequence[Source], facts: Facts) -> str | None:
         return "it has no sources"
     for source in sources:
         state = facts.standing[source].state
-        if source in facts.absent:
-            state = "gone"
         if state in ("changed", "gone"):
             return f"{source[0]} {'changed' if state == 'changed' else 'is gone'}"
     return None

@@ -1,18 +1,19 @@
 """When people's votes are enough for an answer to be served again."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-__all__ = ["ANONYMOUS", "Gate", "Tally", "Vote", "tally", "wilson_lower"]
+from langchain_feedback.index._ranges import check_ranges
+from langchain_feedback.ranking.intervals import wilson_interval
+
+__all__ = ["ANONYMOUS", "Gate", "Tally", "Vote", "tally"]
 
 ANONYMOUS = ""
 """All people of whom nothing is known: together they are one."""
 
-_Z = 1.96
 _MOST_PER_ACTOR = 2
 
 
@@ -37,8 +38,8 @@ class Tally:
 
     @property
     def lower(self) -> float:
-        """The lower end of the share of good votes; see `wilson_lower`."""
-        return wilson_lower(self.positive, self.positive + self.negative)
+        """The lower end of the 95 % interval of the share of good votes."""
+        return wilson_interval(self.positive, self.positive + self.negative)[0]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
@@ -58,18 +59,14 @@ class Gate:
     """
 
     least_lower: float = 0.6
-    """Of the share of good votes; see `wilson_lower`."""
+    """Of the lower end of the share of good votes; see `Tally.lower`."""
     least_votes: int = 5
     least_actors: int = 3
     """Who has no name is known by the session; all that have neither are one."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that are out of range."""
-        for name, value in vars(self).items():
-            highest = 1 if name == "least_lower" else math.inf
-            if not 0 <= value <= highest:
-                msg = f"{name} must be in [0, {highest}], got {value!r}"
-                raise ValueError(msg)
+        check_ranges(self, shares=("least_lower",))
 
     def passes(self, said: Tally) -> bool:
         """Whether these votes are enough."""
@@ -79,32 +76,6 @@ class Gate:
             and said.lower >= self.least_lower
             and not said.reviewer_against
         )
-
-
-def wilson_lower(positive: int, votes: int) -> float:
-    """Return the lower end of the 95 % interval of a share, in [0, 1]; 0 without votes.
-
-    The score interval (Wilson, JASA 22, 1927, pages 209 to 212) with z = 1.96.
-
-    Args:
-        positive: How many votes are good.
-        votes: How many there are.
-
-    Raises:
-        ValueError: If there are more good ones than votes, or a number is negative.
-
-    Example:
-        >>> round(wilson_lower(6, 6), 3), round(wilson_lower(18, 24), 3), wilson_lower(0, 0)
-        (0.61, 0.551, 0.0)
-    """
-    if not 0 <= positive <= votes:
-        msg = f"positive is from 0 to votes, got {positive!r} of {votes!r}"
-        raise ValueError(msg)
-    if not votes:
-        return 0.0
-    share = positive / votes
-    spread = _Z * math.sqrt(share * (1 - share) / votes + _Z**2 / (4 * votes**2))
-    return max(0.0, (share + _Z**2 / (2 * votes) - spread) / (1 + _Z**2 / votes))
 
 
 def tally(votes: Iterable[Vote]) -> Tally:

@@ -1,17 +1,17 @@
 """Which accepted question is asked again, and what is served for it."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
 from langchain_feedback.documents import DERIVED_KEY, chunk_key, content_hash, copy_document
-from langchain_feedback.index.ledger import in_batches
+from langchain_feedback.index._foldback.resolving import doubted_in, held_in, ids_of
 from langchain_feedback.retrievers._once import Once
 from langchain_feedback.retrievers._reach import Resolve
 from langchain_feedback.retrievers._vectors import VectorSource
@@ -27,18 +27,25 @@ from langchain_feedback.store.transactions import clock, reading
 if TYPE_CHECKING:
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["Asked", "Known", "absent_from", "known_of", "nearest", "question_document", "slot_of"]
-
-Known = tuple[Mapping[str, Derived], Mapping[Source, Standing], datetime]
-"""Entries by id, how their sources are, and what time it is."""
+__all__ = ["Asked", "Known", "known_of", "nearest", "question_document", "slot_of"]
 
 _NEAREST = 5
 _FRESH = timedelta(days=30)
-_MOST_IDS = 8
-_FEW = 5
-_PAGE = 200
 
 _once = Once(logging.getLogger(__name__))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the store knows of some entries."""
+
+    entries: Mapping[str, Derived]
+    """By id."""
+    standing: Mapping[Source, Standing]
+    """How their sources are, by the catalog."""
+    doubted: frozenset[Source]
+    """Sources that only the index can tell of; see `doubted_in`."""
+    now: datetime
 
 
 @dataclass(frozen=True)
@@ -91,84 +98,59 @@ def nearest(
     return [(str(found[at].metadata["derived_id"]), float(cosines[at])) for at in kept]
 
 
-def known_of(store: "FeedbackStore", ids: Sequence[str]) -> Known:
-    """Return the active ones among some entries, how their sources are, and what time it is."""
+def known_of(store: "FeedbackStore", ids: Sequence[str], *, can_ask: bool) -> Known:
+    """Return what is known of the active ones among some entries.
+
+    Args:
+        store: Where they are.
+        ids: Of entries.
+        can_ask: Whether the index can be asked what it holds.
+    """
     with reading(store) as connection:
         entries = read_derived(connection, store.namespace, ids=ids, status="active")
         sources = {source for entry in entries for source in entry.sources}
         standing = standing_of(connection, store.namespace, sources)
+        doubted = doubted_in(connection, store.namespace, standing) if can_ask else frozenset()
         now = clock(store, connection)
-    return {entry.derived_id: entry for entry in entries}, standing, now
+    return Known({entry.derived_id: entry for entry in entries}, standing, doubted, now)
 
 
-def slot_of(
-    entry: Derived,
-    standing: Mapping[Source, Standing],
-    asked: Asked,
-    now: datetime,
-    *,
-    answers: bool,
-) -> list[Document] | None:
+def slot_of(entry: Derived, known: Known, asked: Asked, *, answers: bool) -> list[Document] | None:
     """Return what an entry adds, possibly nothing; None where it must not be served.
 
     Args:
         entry: An active one.
-        standing: How its sources are.
+        known: How its sources are, and when.
         asked: What the slot is filled for.
-        now: When.
         answers: Whether the answer itself is served, after all of its sources.
     """
-    if not _is_alive(entry, standing, now) or _is_contradicted(entry, asked):
-        return None
-    copies = {source: _copy(standing[source], source[1], asked, now) for source in entry.sources}
-    if any(copy is None for copy in copies.values()):
+    if not _is_alive(entry, known) or _is_contradicted(entry, asked):
         return None
     there = {content_hash(document) for document in asked.shown}
-    missing = [copy for source, copy in copies.items() if copy and source[1] not in there]
-    allowed = [copy for copy in missing if asked.allow(copy)]
     # An answer that somebody had forgotten leaves its sources.
-    if not answers or not entry.text:
+    answers = answers and bool(entry.text)
+    if not answers and all(text_hash in there for _, text_hash in entry.sources):
+        return []
+    copies = _copies(entry, known, asked)
+    if len(copies) < len(entry.sources):
+        return None
+    missing = [copies[source] for source in entry.sources if source[1] not in there]
+    allowed = [copy for copy in missing if asked.allow(copy)]
+    if not answers:
         return allowed[:1]
     if len(allowed) < len(missing):
         return None
     return [*allowed, _answer(entry)]
 
 
-def absent_from(
-    resolve: Resolve | None,
-    standing: Mapping[Source, Standing],
-    id_field: str | None,
-) -> frozenset[Source]:
-    """Return the sources that an index does not hold any more, as far as it can be asked.
-
-    Where it has none at all of several, it is held to be away, and nothing is said to be gone.
-    """
-    asked = {source: _ids(one) for source, one in standing.items() if one.state == "current"}
-    asked = {source: ids for source, ids in asked.items() if ids}
-    if resolve is None or not asked:
-        return frozenset()
-    wanted = sorted({one for ids in asked.values() for one in ids})
-    held: set[tuple[str, str]] = set()
-    try:
-        # Vector stores take so many ids at a time.
-        for page in in_batches(wanted, _PAGE):
-            held |= _hashes(resolve(list(page)), id_field)
-    except Exception as error:  # noqa: BLE001  an index that is away has lost nothing
-        _once.warn("absent", "`resolve` failed, so no source is held to be gone: %r", error)
-        return frozenset()
-    if not held and len(asked) >= _FEW:
-        _once.warn("none", "The index has none of %d sources: is it the right one?", len(asked))
-        return frozenset()
-    return frozenset(
-        source for source, ids in asked.items() if not any((one, source[1]) in held for one in ids)
-    )
-
-
-def _is_alive(entry: Derived, standing: Mapping[Source, Standing], now: datetime) -> bool:
-    is_over = entry.expires_at is not None and entry.expires_at <= now
+def _is_alive(entry: Derived, known: Known) -> bool:
+    is_over = entry.expires_at is not None and entry.expires_at <= known.now
     if entry.status != "active" or is_over or entry.question is None or not entry.sources:
         return False
-    return all(standing[source].state == "current" for source in entry.sources)
+    return all(
+        source in known.doubted or known.standing[source].state == "current"
+        for source in entry.sources
+    )
 
 
 def _is_contradicted(entry: Derived, asked: Asked) -> bool:
@@ -181,22 +163,28 @@ def _is_contradicted(entry: Derived, asked: Asked) -> bool:
     )
 
 
-def _copy(one: Standing, text_hash: str, asked: Asked, now: datetime) -> Document | None:
-    """Return a source as it is now; None where that cannot be told."""
-    for document in (*asked.shown, *asked.pool):
-        if content_hash(document) == text_hash:
-            return document
+def _copies(entry: Derived, known: Known, asked: Asked) -> dict[Source, Document]:
+    """Return the sources as they are now, without those of which that cannot be told."""
+    returned = {content_hash(one): one for one in reversed((*asked.shown, *asked.pool))}
     if asked.resolve is None:
-        newest = one.known[0]
-        return copy_document(newest[1]) if now - newest[2] <= _FRESH else None
-    ids = _ids(one)
-    found = _resolved(asked.resolve, ids) if ids else []
-    same = (document for document in found if content_hash(document) == text_hash)
-    return next((document for document in same if _named(document, ids, asked.id_field)), None)
+        found = {
+            source: returned.get(source[1]) or _fresh(known.standing[source], known.now)
+            for source in entry.sources
+        }
+        return {source: copy for source, copy in found.items() if copy is not None}
+    ids = {
+        source: ids_of(source, known.standing[source], known.doubted) for source in entry.sources
+    }
+    wanted = sorted({one for of in ids.values() for one in of})
+    held = held_in(ids, _resolved(asked.resolve, wanted) if wanted else (), asked.id_field)
+    # A chunk without an id of its own cannot be asked for: that it was just returned must do.
+    there = [one for one in entry.sources if one in held or (not ids[one] and one[1] in returned)]
+    return {source: returned.get(source[1]) or held[source] for source in there}
 
 
-def _named(document: Document, ids: Collection[str], id_field: str | None) -> bool:
-    return chunk_key(document, id_field) in ids
+def _fresh(one: Standing, now: datetime) -> Document | None:
+    newest = one.known[0]
+    return copy_document(newest[1]) if now - newest[2] <= _FRESH else None
 
 
 def _resolved(resolve: Resolve, ids: list[str]) -> Sequence[Document]:
@@ -205,15 +193,6 @@ def _resolved(resolve: Resolve, ids: list[str]) -> Sequence[Document]:
     except Exception as error:  # noqa: BLE001  the primary's chunks stand without these
         _once.warn("resolve", "`resolve` failed, so the extra slot stays empty: %r", error)
         return ()
-
-
-def _ids(one: Standing) -> list[str]:
-    return [known for known, _, _ in one.known if known is not None][:_MOST_IDS]
-
-
-def _hashes(found: Any, id_field: str | None) -> set[tuple[str, str]]:
-    documents = [one for one in found or () if isinstance(one, Document)]
-    return {(chunk_key(one, id_field), content_hash(one)) for one in documents}
 
 
 def _answer(entry: Derived) -> Document:

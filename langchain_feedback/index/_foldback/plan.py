@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from langchain_feedback.errors import LangChainFeedbackError
 from langchain_feedback.index._foldback.gate import Gate
 from langchain_feedback.index._foldback.mining import Proposal
+from langchain_feedback.index._foldback.resolving import Said
 from langchain_feedback.index._writer import plan as writing_plan
 from langchain_feedback.store.derived_rows import Derived, Source, Standing
 
@@ -43,8 +44,8 @@ class Facts:
     entries: Sequence[Derived]
     proposals: Sequence[Proposal]
     standing: Mapping[Source, Standing]
-    absent: Collection[Source] = ()
-    """Sources that the index itself does not hold any more."""
+    doubted: frozenset[Source] = frozenset()
+    """Sources that only the index itself can tell of."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Plan:
     digest: str
     """A SHA-256 of what would be done: equal for the same changes only. How many votes there
     are for what is proposed to a reviewer makes no other plan."""
-    absent: frozenset[Source] = field(default=frozenset(), repr=False)
+    said: Said = field(default_factory=Said, repr=False, compare=False)
+    """By the index that documents are retrieved from."""
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.index)

@@ -1,15 +1,24 @@
-"""What is known of retrieved chunks: are they gated, demoted or retired."""
+"""What is known of retrieved chunks: are they gated, allowed, demoted or retired."""
 
 import json
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import BindParameter, Connection, bindparam, case, literal, select, union_all
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    literal,
+    select,
+    union_all,
+)
 
 from langchain_feedback.index._gating.scores import gating
 from langchain_feedback.index.quality import SCORING_VERSION
-from langchain_feedback.store.care_schema import chunk_quality
+from langchain_feedback.store.care_schema import chunk_quality, quality_overrides
 from langchain_feedback.store.schema import chunks
 
 __all__ = ["HIDING", "Known", "Standing", "standings"]
@@ -24,6 +33,14 @@ def _in(name: str) -> BindParameter[str]:
     return bindparam(name, expanding=True)
 
 
+# No EXISTS: PostgreSQL would read all that was ever allowed, for the sake of a few chunks.
+_ALLOWED = (
+    select(literal(1))
+    .where(quality_overrides.c.namespace == bindparam("of"))
+    .where(quality_overrides.c.content_hash == chunk_quality.c.content_hash)
+    .scalar_subquery()
+)
+
 _CHUNK = select(
     chunks.c.chunk_id, chunks.c.cell_id, chunks.c.content_hash, chunks.c.status.label("said")
 ).where(chunks.c.namespace == bindparam("of"))
@@ -34,7 +51,10 @@ _KNOWN = union_all(
         _NOTHING.label("chunk_id"),
         _NOTHING.label("cell_id"),
         chunk_quality.c.content_hash,
-        case((chunk_quality.c.gated, chunk_quality.c.reasons), else_="[]").label("said"),
+        # Only for what is gated it is looked up whether somebody allowed it.
+        case(
+            (and_(chunk_quality.c.gated, _ALLOWED.is_(None)), chunk_quality.c.reasons), else_="[]"
+        ).label("said"),
     ).where(
         chunk_quality.c.scoring_version == SCORING_VERSION,
         chunk_quality.c.content_hash.in_(_in("hashes")),
@@ -58,7 +78,7 @@ class Known(NamedTuple):
     """What is known of some chunks."""
 
     gated: dict[str, tuple[str, ...]]
-    """The reasons that gate, by content hash; none of a good text."""
+    """The reasons that gate, by content hash; none of a good text, or one that was allowed."""
     status: dict[tuple[str, str], str]
     """By chunk id and content hash."""
     cells: dict[tuple[str, str], set[str]]

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_feedback.index._health.records import HealthCheck, Severity
+from langchain_feedback.index._managed.opening import opened
 
 if TYPE_CHECKING:
+    from langchain_feedback.index._versions.rows import IndexVersion
     from langchain_feedback.index.managed import ManagedIndex
     from langchain_feedback.store.feedback_store import FeedbackStore
 
@@ -33,6 +36,17 @@ class Look:
     asked: timedelta
     """The same as `window`, for questions."""
     max_silence: timedelta
+
+    @cached_property
+    def searched(self) -> "tuple[IndexVersion | None, Any, str]":
+        """The active version, what `open_version` made of it, and why it made nothing.
+
+        All of it is None or empty where there is none, or the index opens none.
+        """
+        active = self.index.registry(self.store).active()
+        if active is None or self.index.open_version is None:
+            return active, None, ""
+        return active, *opened(self.index.open_version, active)
 
     @property
     def namespace(self) -> str:

@@ -2,7 +2,7 @@
 
 from langchain_feedback.index._health.base import Look, clean, found, skipped
 from langchain_feedback.index._health.records import HealthCheck
-from langchain_feedback.index._versions.embedder import fingerprint_of
+from langchain_feedback.index._versions.embedder import embeddings_of, fingerprint_of
 
 __all__ = ["check_embedder"]
 
@@ -15,18 +15,23 @@ _TODO = (
 def check_embedder(look: Look) -> HealthCheck:
     """Compare the index's embedder with the fingerprint of the active version.
 
-    It embeds three short questions.
+    With `open_version` it is that of the active version as it is opened. Three short questions
+    are embedded.
     """
     name = "embedder"
-    active = look.index.registry(look.store).active()
+    active, retriever, why = look.searched
     if active is None:
         why = "no version is active, so nobody noted an embedder: see `IndexRegistry.register`"
         return skipped(name, why)
     figures = {"version": active.version}
     if active.embedder is None:
         return skipped(name, f"version {active.version!r} was registered without one", figures)
-    embeddings = look.index.embedder()
-    if embeddings is None:
+    if why:
+        return skipped(name, "the active version cannot be opened: see `version`", figures)
+    # Where versions are opened, `vector_store` is not what is searched.
+    is_opened = look.index.open_version is not None
+    embeddings = embeddings_of(retriever) if is_opened else look.index.embedder()
+    if (embeddings := embeddings or look.index.embeddings) is None:
         why = "the index does not tell its embedder: give `ManagedIndex(embeddings=...)`"
         return skipped(name, why, figures)
     expected, now = active.embedder, fingerprint_of(embeddings)

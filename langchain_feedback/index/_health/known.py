@@ -59,7 +59,7 @@ def unwritten(store: "FeedbackStore", name: str, *, known: bool = True) -> str:
     with reading(store) as connection:
         written = _written(connection, store.namespace)
         held = select(chunks.c.namespace).union(select(index_entries.c.namespace))
-        places = sorted(connection.scalars(held))
+        places = sorted({*connection.scalars(held)} - {store.namespace})
     if name in written:
         return ""
     index = f"index {name!r} in namespace {store.namespace!r}"
@@ -70,7 +70,7 @@ def unwritten(store: "FeedbackStore", name: str, *, known: bool = True) -> str:
     if not known:
         why = f"nothing is known of {index}: no write, no catalog"
     named = _listed([repr(one) for one in places])
-    return f"{why}; namespaces that hold chunks: {named}" if places else why
+    return f"{why}; other namespaces that hold chunks: {named}" if places else why
 
 
 def _listed(words: Sequence[str]) -> str:

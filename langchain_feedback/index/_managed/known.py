@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from langchain_feedback.index.gate import QualityGate
     from langchain_feedback.store.feedback_store import FeedbackStore
 
-__all__ = ["as_chunks", "catalog_chunks", "catalog_size", "differences", "read_known", "take_down"]
+__all__ = [
+    "as_chunks",
+    "catalog_chunks",
+    "catalog_size",
+    "demoted",
+    "differences",
+    "documents_of",
+    "read_known",
+    "take_down",
+]
 
 _PAGE = 500
 
@@ -88,6 +97,33 @@ def read_known(
             known |= {one.chunk_id: one for one in found if one.first_seen is not None}
         cataloged = select(row.chunk_id).where(live, row.first_seen.is_not(None))
         return known, set(connection.scalars(cataloged))
+
+
+def demoted(store: "FeedbackStore") -> set[str]:
+    """Return the chunks that a retirement hides now, as the text that they have.
+
+    Raises:
+        StoreError: If the database cannot be read.
+    """
+    mine = (chunks.c.namespace == store.namespace) & (chunks.c.status == "demoted")
+    with reading(store) as connection:
+        return set(connection.scalars(select(chunks.c.chunk_id).where(mine)))
+
+
+def documents_of(store: "FeedbackStore", keys: Iterable[str]) -> dict[str, Document]:
+    """Return chunks as the catalog knows them, by their ids: text and source.
+
+    Raises:
+        StoreError: If the database cannot be read.
+    """
+    row, found = chunks.c, dict[str, Document]()
+    with reading(store) as connection:
+        for page in in_batches(sorted(keys), _PAGE):
+            mine = (row.namespace == store.namespace) & row.chunk_id.in_(page)
+            for one in connection.execute(select(row.chunk_id, row.text, row.source).where(mine)):
+                source = {"source": one.source or ""}
+                found[one.chunk_id] = Document(one.text, id=one.chunk_id, metadata=source)
+    return found
 
 
 def _left_out(wanted: "Wanted", id_field: str | None) -> set[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_core.documents import Document
 
 from langchain_feedback.documents import chunk_key, content_hash
+from langchain_feedback.index._gating.overrides import among_allowed
 from langchain_feedback.index._gating.scores import scored_as, scores_of
 from langchain_feedback.index._managed.copies import copies_of
 from langchain_feedback.index._writer.stores import identified
@@ -56,7 +57,8 @@ def wanted(
         gate: Knows what was retired.
         writer: Of the index.
         documents: All that the loader brings.
-        drop_junk: Whether what the gate finds wanting is left out.
+        drop_junk: Whether what the gate finds wanting is left out, but for what somebody
+            allowed.
         drop_copies: Whether of the same text only the chunk that came first is to be there. One
             that is hidden stands for no other one, and no other one for it.
         scope_field: Texts of two scopes are no copies.
@@ -102,11 +104,15 @@ def _held(writer: "IndexWriter") -> set[str]:
 
 
 def _junk(gate: "QualityGate", documents: list[Document]) -> Mapping[int, tuple[str, ...]]:
-    """Return the reasons of each document that the gate finds wanting, by its position."""
+    """Return the reasons of each document that the gate drops, by its position."""
     hashes = [content_hash(document) for document in documents]
     with reading(gate.store) as connection:
         known = scores_of(connection, hashes)
     for of, document in zip(hashes, documents, strict=True):
         # Kept, a score hides a chunk at query time: that is more than to look.
         known[of] = known.get(of) or scored_as(score_chunk(document.page_content))
-    return {at: known[of].gating for at, of in enumerate(hashes) if known[of].gated}
+    gated = {of for of in hashes if known[of].gated}
+    # A person's word stands against the rules': allowed by itself, or with a restore.
+    with reading(gate.store) as connection:
+        gated -= among_allowed(connection, gate.store.namespace, gated)
+    return {at: known[of].gating for at, of in enumerate(hashes) if of in gated}

@@ -12,7 +12,8 @@ __all__ = ["Chunk", "Kind", "is_row"]
 
 Kind = Literal["prose", "list", "table", "code"]
 
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+# Longer lines of them are rulers.
+_FENCE = re.compile(r"\s*(?:`{3,9}|~{3,9})(?![`~])")
 _MARKER = re.compile(r"\s*(?:[-*+•‣◦▪●·–—]|\(?(?:\d{1,3}|[A-Za-z])[.)])\s")
 # A line of a program: how it begins, how it ends, or what only programs write.
 _OPENS = re.compile(

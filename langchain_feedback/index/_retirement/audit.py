@@ -10,6 +10,7 @@ from uuid import uuid4
 from langchain_core.documents import Document
 from sqlalchemy import Connection, insert, select, update
 
+from langchain_feedback.index._gating.overrides import allow_texts, verdicts_of
 from langchain_feedback.index._retirement.plan import Candidate, RetirementPlan
 from langchain_feedback.index._retirement.said import JOB
 from langchain_feedback.store.care_schema import care_actions, care_runs
@@ -21,6 +22,7 @@ __all__ = [
     "Restored",
     "Retired",
     "actions_of",
+    "allow_restored",
     "begin_run",
     "finish_run",
     "note_actions",
@@ -153,6 +155,16 @@ def note_restored(
         connection.execute(insert(care_actions), row)
         taken = care_actions.c.action_id.in_([one.action_id for one in mine])
         connection.execute(update(care_actions).where(taken).values(undone_by=action_id))
+
+
+def allow_restored(
+    connection: Connection, namespace: str, undone: Sequence[Action], actor: str, now: datetime
+) -> None:
+    """Let what comes back pass the gate, as far as that was, or would be, a reason to hide it."""
+    hashes = {str(one.before["content_hash"]): one for one in undone}
+    wanting = {of for of, reasons in verdicts_of(connection, namespace, hashes).items() if reasons}
+    wanting |= {of for of, one in hashes.items() if one.statistics.get("gated")}
+    allow_texts(connection, namespace, wanting, actor=actor, reason="restored", now=now)
 
 
 def actions_of(

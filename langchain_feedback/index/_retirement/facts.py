@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, Row, and_, exists, func, select
 
-from langchain_feedback.index._gating.scores import scores_of
+from langchain_feedback.index._gating.overrides import verdicts_of
 from langchain_feedback.index._retirement.rules import RetirementRules, Tally
 from langchain_feedback.index._retirement.said import JOB, said_of
 from langchain_feedback.index.quality import SCORING_VERSION
@@ -17,6 +17,7 @@ from langchain_feedback.store.care_schema import (
     care_actions,
     care_runs,
     chunk_quality,
+    quality_overrides,
 )
 from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.records import CellKey
@@ -92,9 +93,9 @@ def known_chunks(
         rows |= {row.chunk_id: row for row in _gated(connection, namespace)}
         rows |= {row.chunk_id: row for row in _blamed(connection, namespace, rules)}
     facts = said_of(connection, namespace, rules, now, list(rows.values()))
-    scores = scores_of(connection, (row.content_hash for row in rows.values()))
+    gated = verdicts_of(connection, namespace, (row.content_hash for row in rows.values()))
     candidates = tuple(
-        _known(row, scores, said=facts.said[_cell(row)], kept_by=facts.kept_by(row), hidden=hidden)
+        _known(row, gated, said=facts.said[_cell(row)], kept_by=facts.kept_by(row), hidden=hidden)
         for _, row in sorted(rows.items())
     )
     mine = (chunks.c.namespace == namespace) & (chunks.c.status == "live")
@@ -104,14 +105,19 @@ def known_chunks(
 
 
 def _gated(connection: Connection, namespace: str) -> Iterable[Row[Any]]:
-    """Return the live chunks that the gate finds wanting."""
+    """Return the live chunks that the gate finds wanting, and nobody allowed."""
     bad = and_(
         chunk_quality.c.content_hash == chunks.c.content_hash,
         chunk_quality.c.scoring_version == SCORING_VERSION,
         chunk_quality.c.gated,
     )
+    allowed = exists(
+        select(1)
+        .where(quality_overrides.c.namespace == namespace)
+        .where(quality_overrides.c.content_hash == chunks.c.content_hash)
+    )
     mine = (chunks.c.namespace == namespace) & (chunks.c.status == "live")
-    return connection.execute(select(chunks).join(chunk_quality, bad).where(mine)).all()
+    return connection.execute(select(chunks).join(chunk_quality, bad).where(mine, ~allowed)).all()
 
 
 def _blamed(connection: Connection, namespace: str, rules: RetirementRules) -> Iterable[Row[Any]]:
@@ -170,19 +176,18 @@ def _siblings(connection: Connection, namespace: str, sources: set[str]) -> tupl
         mine = (chunks.c.namespace == namespace) & chunks.c.source.in_(page)
         of_index = chunks.c.status.in_(("live", "demoted", "retired"))
         rows += connection.execute(select(chunks).where(mine, of_index)).all()
-    scores = scores_of(connection, (row.content_hash for row in rows))
-    return tuple(_known(row, scores) for row in rows)
+    gated = verdicts_of(connection, namespace, (row.content_hash for row in rows))
+    return tuple(_known(row, gated) for row in rows)
 
 
 def _known(
     row: Row[Any],
-    scores: Mapping[str, Any],
+    gated: Mapping[str, tuple[str, ...]],
     *,
     said: Tally | None = None,
     kept_by: str = "",
     hidden: _Hidden | None = None,
 ) -> Known:
-    score = scores.get(row.content_hash)
     return Known(
         chunk_id=row.chunk_id,
         document=Document(row.text, id=row.document_id, metadata=json.loads(row.metadata)),
@@ -190,7 +195,7 @@ def _known(
         source=row.source,
         scope=row.scope or "",
         status=row.status,
-        gated=score.gating if score else (),
+        gated=gated.get(row.content_hash, ()),
         said=said or Tally(),
         kept_by=kept_by,
         hidden=(hidden or {}).get((row.chunk_id, row.content_hash)),

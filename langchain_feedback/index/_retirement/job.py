@@ -9,6 +9,7 @@ from langchain_feedback.index._jobs.lease import JobBusyError, JobLease
 from langchain_feedback.index._retirement.audit import (
     Restored,
     Retired,
+    allow_restored,
     begin_run,
     finish_run,
     note_actions,
@@ -94,6 +95,7 @@ class Job:
             )
             note_restored(connection, run_id, undone, actor, now)
             set_status(connection, namespace, back, "live")
+            allow_restored(connection, namespace, undone, actor, now)
             finish_run(connection, run_id, "done", now)
         return Restored(run_id, tuple(sorted(back)))
 

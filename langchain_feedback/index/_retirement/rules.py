@@ -7,8 +7,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-__all__ = ["RetirementRules", "Tally", "Vote", "tally", "wilson_upper"]
+from langchain_feedback.index._ranges import check_ranges
+from langchain_feedback.ranking.intervals import wilson_interval
 
+__all__ = ["RetirementRules", "Tally", "Vote", "tally"]
+
+_Z = 2.58
+"""Standard deviations to each end of a 99 % interval."""
 _SHARES = ("most_upper", "least_kept_share", "most_share")
 
 
@@ -34,7 +39,7 @@ class Tally:
     actors: int = 0
     questions: int = 0
     upper: float = 1.0
-    """The upper end of the share of good votes; see `wilson_upper`."""
+    """The upper end of the 99 % interval of the share of good votes."""
     last_positive: datetime | None = None
     """When somebody last said that the chunk was good, under any question."""
 
@@ -81,11 +86,7 @@ class RetirementRules:
 
     def __post_init__(self) -> None:
         """Refuse numbers that are out of range."""
-        for name, value in vars(self).items():
-            highest = 1 if name in _SHARES else math.inf
-            if not 0 <= value <= highest:
-                msg = f"{name} must be in [0, {highest}], got {value!r}"
-                raise ValueError(msg)
+        check_ranges(self, shares=_SHARES)
 
     def condemns(self, said: Tally) -> bool:
         """Whether these votes alone are enough."""
@@ -99,33 +100,6 @@ class RetirementRules:
     def most_at_once(self, chunks: int) -> int:
         """How many of so many chunks one run may hide, and how many it may remove."""
         return min(self.most_a_run, max(1, math.floor(self.most_share * chunks)))
-
-
-def wilson_upper(positive: float, votes: float, z: float = 2.58) -> float:
-    """Return the upper end of the interval of a share, in [0, 1]; 1 without votes.
-
-    The score interval (Wilson, JASA 22, 1927, pages 209 to 212); z = 2.58 makes it one of 99 %.
-
-    Args:
-        positive: What the good votes count.
-        votes: What all of them count.
-        z: How many standard deviations wide it is to each side.
-
-    Raises:
-        ValueError: If the good ones count more than all, or a number is negative.
-
-    Example:
-        >>> round(wilson_upper(0, 20), 3), round(wilson_upper(2, 40), 3), wilson_upper(0, 0)
-        (0.25, 0.219, 1.0)
-    """
-    if not 0 <= positive <= votes:
-        msg = f"positive is from 0 to votes, got {positive!r} of {votes!r}"
-        raise ValueError(msg)
-    if not votes:
-        return 1.0
-    share = positive / votes
-    spread = z * math.sqrt(share * (1 - share) / votes + z**2 / (4 * votes**2))
-    return min(1.0, (share + z**2 / (2 * votes) + spread) / (1 + z**2 / votes))
 
 
 def tally(votes: Iterable[Vote], most_against_by_one: float = 4) -> Tally:
@@ -158,6 +132,6 @@ def tally(votes: Iterable[Vote], most_against_by_one: float = 4) -> Tally:
         positive=positive,
         actors=len({vote.actor for vote in counted}),
         questions=len({vote.question_id for vote in counted}),
-        upper=wilson_upper(positive, total),
+        upper=wilson_interval(positive, total, z=_Z)[1],
         last_positive=last,
     )

@@ -40,6 +40,9 @@ _LEAST_SHARE = 0.95
 _MOST_LOST = 0.02
 _ROUNDING = 1e-9
 _NAMED = 5
+_SHOWN = 3
+_SMALL = 50
+"""Below so many credited chunks one alone is more than two points of a hundred."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,22 @@ class Check:
     forcible: bool = False
     """Whether a person may want the version all the same: it is a judgement, and no fact."""
     figures: Mapping[str, Any] = field(default_factory=dict)
+    lost: tuple[str, ...] = field(default=(), repr=False)
+    """Questions that lost a credited chunk. They are people's words, so no registry keeps them:
+    who is forgotten would not be forgotten there."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what the registry keeps of it."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "lost"}
+
+    def objection(self) -> str:
+        """Return what speaks against the version, for whoever wanted it."""
+        told = self.why
+        if self.lost:
+            more = len(self.lost) - _SHOWN
+            named = ", ".join(repr(question) for question in self.lost[:_SHOWN])
+            told += f"; lost: {named}{f' and {more} more' if more > 0 else ''}"
+        return f"{told}; force=True passes this check" if self.forcible else told
 
 
 def check_embedder(
@@ -150,7 +165,8 @@ def check_replay(
 ) -> Check:
     """Check that credited chunks come up for their questions as often as in the active version.
 
-    At most two points less of a hundred may be among the first `k`.
+    At most two points less of a hundred may be among the first `k`. Of fewer than 50 credited
+    chunks no one may be lost, then: `why` says so, and `lost` names the questions.
 
     Args:
         asked: What was credited, by question.
@@ -175,7 +191,14 @@ def check_replay(
         return Check(ok=True, why=f"{why}; {because}", figures=figures)
     why = f"{why}, and {_told(theirs)} in the active version"
     ok = ours.share >= theirs.share - _MOST_LOST - _ROUNDING
-    return Check(ok, why, forcible=not ok, figures=figures)
+    if ok:
+        return Check(ok=True, why=why, figures=figures)
+    points = 100 * (theirs.share - ours.share)
+    why = f"{why}: {points:.0f} points of a hundred fewer, and at most 2 may be"
+    if ours.credited < _SMALL:
+        why += f" (of so few, fewer than {_SMALL}, one alone is more)"
+    lost = tuple(ours.lost_from(theirs))
+    return Check(ok=False, why=why, forcible=True, figures=figures, lost=lost)
 
 
 def _told(replay: Replay) -> str:

@@ -78,7 +78,7 @@ def checked(
 def objections(checks: Mapping[str, Check], *, force: bool) -> list[str]:
     """Return what speaks against a version, for people; nothing: it may be activated."""
     return [
-        f"{name}: {check.why}"
+        f"{name}: {check.objection()}"
         for name, check in checks.items()
         if not check.ok and not (force and check.forcible)
     ]

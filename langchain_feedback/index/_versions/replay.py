@@ -5,7 +5,7 @@ active one, side by side. Nothing is recorded, and nobody sees an answer.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -55,6 +55,18 @@ class Replay:
     credited: int
     """Pairs of a question and a chunk that was credited under it."""
     questions: int
+    hits: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
+    """The pairs that it found, each as a question and the hash of the chunk's text."""
+
+    def lost_from(self, other: "Replay") -> list[str]:
+        """Return the questions of which another replay found a chunk that this one did not.
+
+        Example:
+            >>> one, two = ("How long?", "a"), ("Where?", "b")
+            >>> Replay(1, 2, 2, frozenset({one})).lost_from(Replay(2, 2, 2, frozenset({one, two})))
+            ['Where?']
+        """
+        return sorted({question for question, _ in other.hits - self.hits})
 
     @property
     def share(self) -> float | None:
@@ -117,11 +129,13 @@ def replayed(retriever: Any, asked: dict[str, list[Credited]], k: int) -> Replay
         asked: What was credited, by question.
         k: How many documents count.
     """
-    found = 0
+    found, hits = 0, set()
     for question, credited in asked.items():
         documents = found_unrecorded(retriever, question)[:k]
-        found += sum(any(one.is_in(document) for document in documents) for one in credited)
-    return Replay(found, sum(map(len, asked.values())), len(asked))
+        there = [one for one in credited if any(one.is_in(document) for document in documents)]
+        found += len(there)
+        hits |= {(question, one.content_hash) for one in there}
+    return Replay(found, sum(map(len, asked.values())), len(asked), frozenset(hits))
 
 
 def found_unrecorded(retriever: Any, question: str) -> "Sequence[Document]":

@@ -46,6 +46,15 @@ def _make_quality(op: "Operations") -> None:
         sa.Column("scored_at", _TIME, nullable=False),
         sa.PrimaryKeyConstraint("content_hash", "scoring_version"),
     )
+    op.create_table(
+        "lcf_quality_overrides",
+        sa.Column("namespace", sa.String(), nullable=False),
+        sa.Column("content_hash", sa.String(), nullable=False),
+        sa.Column("actor", sa.String(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("at", _TIME, nullable=False),
+        sa.PrimaryKeyConstraint("namespace", "content_hash"),
+    )
 
 
 def _make_entries(op: "Operations") -> None:

@@ -68,11 +68,11 @@ class Upkeep(StoreBase):
 
         Other people's signals on the person's traces go as well: without the trace nothing
         says what they credit. Pins in force stay, without the name, and so does what the person
-        decided: verdicts, what was retired, which version of an index was active. Afterwards
-        the evidence is as if the person had never been there, and other processes forget, too
-        (traces that wait in another process's memory for a store that is away are still to
-        come). A question that was folded back is served no longer, and leaves its own index
-        with the next run of the fold-back.
+        decided: verdicts, what was retired, what passes the gate (not why), which version of an
+        index was active. Afterwards the evidence is as if the person had never been there, and
+        other processes forget, too (traces that wait in another process's memory for a store
+        that is away are still to come). A question that was folded back is served no longer, and
+        leaves its own index with the next run of the fold-back.
 
         Args:
             actor: A user id; `session:<id>` for what somebody said in a session without one;

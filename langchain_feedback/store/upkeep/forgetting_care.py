@@ -16,6 +16,7 @@ from langchain_feedback.store.care_schema import (
     derived,
     derived_sources,
     index_entries,
+    quality_overrides,
 )
 from langchain_feedback.store.evidence import batched
 from langchain_feedback.store.loop_schema import review_events
@@ -30,10 +31,14 @@ _NO_HASHES = {"content_hash": "", "metadata_hash": ""}
 
 
 def forget_who_acted(connection: Connection, namespace: str, actor: str) -> None:
-    """Take the name of who changed an index, or let an answer be served, out of the record."""
+    """Take the name of who changed an index, or let texts and answers pass, out of the record."""
     acted = care_actions.c.run_id.in_(_runs(namespace)) & (care_actions.c.actor == actor)
     connection.execute(update(care_actions).where(acted).values(actor=None))
     _forget_in_journal(connection, namespace, actor)
+    allowed = quality_overrides.c.namespace == namespace
+    allowed &= quality_overrides.c.actor == actor
+    # The text stays allowed; why is in the person's own words.
+    connection.execute(update(quality_overrides).where(allowed).values(actor=None, reason=""))
     approved = (derived.c.namespace == namespace) & (derived.c.approved_by == actor)
     connection.execute(update(derived).where(approved).values(approved_by=""))
     _forget_in_verdicts(connection, namespace, actor)
@@ -67,8 +72,10 @@ def forget_kept_texts(
         resting = select(derived_sources.c.derived_id).where(derived_sources.c.chunk_id.in_(page))
         mine = (derived.c.namespace == namespace) & derived.c.derived_id.in_(resting)
         connection.execute(update(derived).where(mine).values(text=""))
+    written = _written(connection, namespace, ids)
     forget_written(connection, namespace, ids)
     _forget_hashes(connection, namespace, lost - {""})
+    _forget_allowed(connection, namespace, (lost | written) - {""})
 
 
 def forget_written(connection: Connection, namespace: str, ids: Collection[str]) -> None:
@@ -87,7 +94,7 @@ def forget_waiting(connection: Connection, namespace: str) -> None:
 
 
 def _forget_in_journal(connection: Connection, namespace: str, actor: str) -> None:
-    """Take a name out of the journal of which version of an index was active when."""
+    """Take a name out of the journals of who switched versions, and who allowed texts, when."""
     named = (care_runs.c.namespace == namespace) & care_runs.c.counts.contains('"actor"')
     rows = select(care_runs.c.run_id, care_runs.c.counts).where(named)
     for row in connection.execute(rows).all():
@@ -122,6 +129,27 @@ def _forget_hashes(connection: Connection, namespace: str, hashes: Collection[st
         written = select(entry.content_hash).where(entry.content_hash.in_(page)).distinct()
         lost -= {*connection.scalars(in_chunks), *connection.scalars(written)}
         connection.execute(delete(chunk_quality).where(score.content_hash.in_(sorted(lost))))
+
+
+def _forget_allowed(connection: Connection, namespace: str, hashes: Collection[str]) -> None:
+    """Forget that texts are allowed which no chunk of the catalog or a ledger has any more."""
+    for page in batched(sorted(hashes)):
+        left = set(page)
+        for table in (chunks, index_entries):
+            same = (table.c.namespace == namespace) & table.c.content_hash.in_(page)
+            left -= set(connection.scalars(select(table.c.content_hash).where(same).distinct()))
+        gone = (quality_overrides.c.namespace == namespace) & (
+            quality_overrides.c.content_hash.in_(sorted(left))
+        )
+        connection.execute(delete(quality_overrides).where(gone))
+
+
+def _written(connection: Connection, namespace: str, ids: Collection[str]) -> set[str]:
+    found: set[str] = set()
+    for page in batched(sorted(ids)):
+        named = (index_entries.c.namespace == namespace) & index_entries.c.chunk_id.in_(page)
+        found |= set(connection.scalars(select(index_entries.c.content_hash).where(named)))
+    return found
 
 
 def _runs(namespace: str) -> Select[Any]:

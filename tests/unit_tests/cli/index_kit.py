@@ -31,6 +31,7 @@ TEXTS = {
 
 SITE = """
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from faiss import IndexFlatL2
@@ -42,6 +43,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_feedback.index.foldback import FoldBack
 from langchain_feedback.index.managed import ManagedIndex
 from langchain_feedback.index.writer import SavedFolder
+from tests.unit_tests.index.version_kit import opener
 
 HERE = Path(__file__).parent
 EMBEDDING = DeterministicFakeEmbedding(size=8)
@@ -75,6 +77,22 @@ def index():
         foldback=folded,
         hooks=[lambda version: TOLD.append(version.version)],
     )
+
+
+def not_a_list():
+    return ManagedIndex(vector_store=vectors(), documents=lambda: None)
+
+
+def of_strings():
+    return ManagedIndex(vector_store=vectors(), documents=lambda: ["a text"])
+
+
+def tidy():
+    return replace(index(), drop_junk=True, drop_copies=True)
+
+
+def opening():
+    return replace(index(), open_version=opener())
 
 
 def not_an_index():
@@ -148,7 +166,7 @@ class Site:
         return set(module.vectors(module.QUESTIONS).index_to_docstore_id.values())
 
     def module(self):
-        return sys.modules[MODULE]
+        return sys.modules.get(MODULE)
 
     def rows(self, *without):
         """Return everything that the store holds, by table."""

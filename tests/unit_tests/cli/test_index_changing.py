@@ -125,6 +125,18 @@ def test_documents_without_ids_are_one_row_each(site):
     assert "agree" in site.run("sync")
 
 
+def test_a_job_at_night_applies_what_there_is_now_and_lifts_no_guard(site):
+    assert site.json("sync", "--apply", "now")["applied"]["written"] == 7
+    assert site.json("sync", "--apply", "now")["applied"] is None  # nothing to do: no failure
+    site.write({key: TEXTS[key] for key in ("fee", "days", "pump")})
+    assert "add --force" in site.run("sync", "--apply", "now", code=2)
+    assert len(site.held()) == 7
+    site.write(TEXTS)
+    site.run("score", code=1)
+    assert site.json("retire", "--apply", "now")["applied"]["demoted"] == ["toc"]
+    assert site.json("foldback", "run", "--apply", "now")["applied"] is None
+
+
 # -- retire, restore
 
 
@@ -171,6 +183,9 @@ def test_what_was_retired_is_listed_and_restored(judged):
 def test_a_chunk_that_is_hidden_stays_and_one_that_is_retired_is_not_written_back(judged):
     done = judged.json("retire", "--apply", judged.json("retire", code=1)["digest"])
     assert done["applied"]["demoted"] == ["toc"]
+    [hidden] = judged.json("retire")["hidden"]
+    assert (hidden["chunk"], hidden["source"]) == ("toc", "a.md")
+    assert f"the first of them until {hidden['until'][:10]}" in judged.run("retire")
     assert "agree" in judged.run("sync")
     judged.run("sync", "--drop-junk")  # it is a retirement's to remove it
     assert "toc" in judged.held()

@@ -78,6 +78,38 @@ def test_two_scopes_and_other_numbers_are_no_copies(site):
     assert site.json("sync", "--drop-copies", code=1)["copies"] == []
 
 
+def test_an_index_can_say_that_junk_and_copies_stay_out(site):
+    tidy = {"index": f"{MODULE}:tidy"}
+    found = site.json("sync", code=1, **tidy)
+    assert ([one["chunk"] for one in found["junk"]], len(found["copies"])) == (["toc"], 1)
+    site.follow(site.run("sync", code=1, **tidy))
+    assert set(site.held()) == set(TEXTS) - {"copy", "toc"}
+    found = site.json("sync", "--keep-junk", code=1, **tidy)
+    assert (found["index"]["add"], len(found["copies"])) == (["toc"], 1)
+    printed = site.run("sync", "--keep-junk", "--keep-copies", code=1, **tidy)
+    site.follow(printed)
+    assert set(site.held()) == set(TEXTS)
+
+
+def test_junk_that_somebody_restored_stays(site):
+    site.synced()
+    site.run("score", code=1)
+    site.follow(site.run("retire", code=1))
+    [run] = site.json("restore")
+    assert "allowed by you now" in site.run("restore", run["run"], "--apply")
+    assert site.json("allow")[0]["chunks"] == ["toc"]
+    assert site.json("sync", "--drop-junk")["junk"] == []
+    changed = TEXTS | {"toc": ("a.md", "Index")}  # of this text nobody said anything
+    site.write(changed)
+    assert len(site.json("sync", "--drop-junk", code=1)["junk"]) == 1
+
+
+def test_what_goes_is_shown_with_its_source(site):
+    site.synced()
+    site.write({key: of for key, of in TEXTS.items() if key != "mail"})
+    assert "remove   missing   b.md     mail" in site.run("sync", code=1)
+
+
 def test_health_is_clean_of_what_was_left_out_as_a_copy(site):
     site.write({"fee": TEXTS["fee"], "same": ("b.md", FEE), "days": TEXTS["days"]})
     site.synced()

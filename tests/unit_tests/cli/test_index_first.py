@@ -4,13 +4,15 @@ import shutil
 import sys
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, update
 from typer.testing import CliRunner
 
 from langchain_feedback.cli.commands import app
+from langchain_feedback.store.care_schema import care_actions
+from langchain_feedback.store.transactions import writing
 from tests.unit_tests.cli.index_kit import INDEX, MODULE, TEXTS, document
 
-SCAN = "~^ §§ R|1e {} °° ‰‰ ¦¦ ,;: /\\\\ ^^ ~~ ¬¬" * 3
+SCAN = "~^ §§ R|1e {0} °° ‰‰ ¦¦ ,;: ^^ ~~ ¬¬" * 3
 SECRET = "k3y"  # noqa: S105  of a server that asks for none
 AWAY = ("--database", "away.db", "--namespace", "books")
 
@@ -27,6 +29,7 @@ def test_a_store_is_made_where_that_is_asked_and_only_there(site):
     assert "There is no feedback store new.db" in line
     assert "langchain-feedback index init --database new.db" in line
     assert "LANGCHAIN_FEEDBACK_DATABASE" in line
+    assert "FeedbackStore(url).setup()" in line
     assert not (site.folder / "new.db").exists()
     [same] = invoked("loop", "worst", "--database", "new.db").stderr.splitlines()
     assert same == line
@@ -74,7 +77,7 @@ def test_an_index_of_which_nothing_is_known_is_a_finding(site):
     assert site.json("verify", code=1)["ok"] is False
     site.synced()
     for command in ("health", "verify"):
-        assert "'books'; namespaces that hold chunks: 'default'" in told(
+        assert "'books'; other namespaces that hold chunks: 'default'" in told(
             site, command, "--namespace", "books"
         ).replace(": no write, no catalog", "")
     assert site.json("health", "--namespace", "books", code=1)["findings"] == ["known"]
@@ -117,41 +120,59 @@ def test_the_next_step_has_the_options_that_were_given(site, command):
         assert wanted in " ".join(site.run("nightly", *AWAY, code=1).split())
 
 
-def test_runs_are_listed_and_looked_at_without_an_index_and_begin_with_a_few_letters(site):
-    site.write({f"scan{at}": (f"{at}.pdf", SCAN.format(at)) for at in range(3)}
-               | TEXTS)  # fmt: skip
+def scanned(*numbers):
+    """Return documents of which every third one is junk."""
+    texts = {f"scan{at}": (f"{at}.pdf", SCAN.format(at)) for at in numbers}
+    for at in numbers:
+        texts |= {
+            f"rule{at}{of}": (f"{at}.pdf", f"Rule {at}{of} takes 3 days. " * 5) for of in "ab"
+        }
+    return texts
+
+
+def retired(site, *numbers):
+    code = site.folder / f"{MODULE}.py"
+    of_tests = "rules=RetirementRules(most_share=0.5)"
+    told = code.read_text().replace("hooks=", f"{of_tests}, hooks=")
+    if site.module() is None:
+        code.write_text(f"from langchain_feedback.index.retirement import RetirementRules\n{told}")
+    site.write(scanned(*numbers))
     site.synced()
     site.run("score", code=1)
     site.follow(site.run("retire", code=1))
+
+
+def test_runs_are_listed_and_looked_at_without_an_index_and_begin_with_a_few_letters(site):
+    retired(site, 0, 1)
     [run] = site.json("restore", index=None)
     assert run["run"] in site.run("restore", index=None)
-    printed = site.run("restore", run["run"][:8], "--limit", "1", index=None, code=1)
-    assert "3 more" in printed
+    short = run["run"][:8]
+    printed = site.run("restore", short, "--limit", "1", index=None, code=1)
+    assert "1 more" in printed
     assert printed.splitlines()[-1] == (
-        f"langchain-feedback index restore {run['run'][:8]} --apply --index MODULE:FACTORY"
+        f"langchain-feedback index restore {short} --apply --index MODULE:FACTORY"
     )
-    assert (
-        len(site.json("restore", run["run"][:8], "--limit", "1", index=None, code=1)["chunks"])
-        == 4
-    )
-    assert "--index" in site.run("restore", run["run"][:8], "--apply", index=None, code=2)
-    assert "in the index: 4" in site.run("restore", run["run"][:8], "--apply")
-    again = site.run("retire")
-    assert "Nothing is to be retired" in again
-    action = site.json("restore", run["run"], index=None)["chunks"]
-    assert action == []
+    found = site.json("restore", short, "--limit", "1", index=None, code=1)
+    assert (found["run"], len(found["chunks"])) == (run["run"], 2)
+    action = found["chunks"][0]["action"]
+    [one] = site.json("restore", action[:8], index=None, code=1)["chunks"]
+    assert one["action"] == action
+    assert "--index" in site.run("restore", short, "--apply", index=None, code=2)
+    assert "in the index: 2" in site.run("restore", short, "--apply")
+    assert site.json("restore", short, index=None)["chunks"] == []
 
 
-def test_a_short_beginning_of_several_runs_is_refused_and_the_list_says_how_many_more(site):
-    site.write({f"scan{at}": (f"{at}.pdf", SCAN.format(at)) for at in range(40)}
-               | TEXTS)  # fmt: skip
-    site.synced()
-    site.run("score", code=1)
-    for _ in range(2):
-        site.follow(site.run("retire", code=1))
+def test_a_list_of_runs_says_how_many_more_and_what_begins_alike_is_refused(site):
+    retired(site, 0)
+    retired(site, 0, 1)
     runs = site.json("restore", "--limit", "1", index=None)
     assert len(runs) == 2
     assert "1 more" in site.run("restore", "--limit", "1", index=None)
+    with site.store() as store, writing(store) as (connection, _):
+        first = "run-" + care_actions.c.action_id
+        connection.execute(update(care_actions).values(action_id=first))
+    assert "begin with 'run-': give more" in site.run("restore", "run-", index=None, code=2)
+    assert "no run and no action" in site.run("restore", "none", index=None, code=2)
 
 
 def test_json_is_complete_whatever_the_limit(site):
@@ -187,6 +208,6 @@ def test_entries_and_suggestions_are_complete_as_json(site):
     done = " ".join(site.run("foldback", "approve", listed[0]["derived_id"]).split())
     assert "loads it anew" in done
     assert site.asked() == {listed[0]["derived_id"]}
-    assert "serves in no process" in " ".join(
+    assert "does not serve in any process" in " ".join(
         site.run("foldback", "reject", listed[0]["derived_id"]).split()
     )

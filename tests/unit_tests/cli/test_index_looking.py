@@ -32,7 +32,7 @@ def test_score_shows_junk_with_its_reasons_and_judges_a_text_once(site):
     assert (first["seen"], first["scored"], first["gated"]) == (7, 7, 1)
     assert first["chunks"] == [
         {"chunk": "toc", "source": "a.md", "kind": "prose", "reasons": ["no_statement"],
-         "text": JUNK}
+         "allowed": False, "text": JUNK}
     ]  # fmt: skip
     again = site.run("score", code=1)
     assert "7 chunks, 0 texts judged now, 1 are junk" in again
@@ -117,6 +117,8 @@ def test_health_looks_without_changing_anything(site):
         (f"{MODULE}:broken", ["RuntimeError: no such folder", f"{MODULE}.py, line"]),
         (f"{MODULE}:unreadable", ["ZeroDivisionError", f"{MODULE}.py, line"]),
         (f"{MODULE}:empty", ["returned no documents at all"]),
+        (f"{MODULE}:not_a_list", ["is to return documents, and returned None"]),
+        (f"{MODULE}:of_strings", ["one of them is 'a text'"]),
         (f"{MODULE}:without_loader", ["ManagedIndex(documents=...)"]),
         ("broken_module:index", ["No module named 'a_package_nobody_has'", "line 1"]),
         ("wrong_module:index", ["SyntaxError"]),
@@ -165,16 +167,21 @@ def test_an_export_is_counted_and_evidence_is_rebuilt_from_it(site):
         store.rate("t1", 5, target="fee", actor="ann")
     assert site.json("export", "warehouse", index=None)["signals"] == 1
     assert "0 of them written now" in site.run("export", "warehouse", index=None)
+    assert "holds other files, such as" in site.run("export", ".", index=None, code=2)
+    assert not (site.folder / "manifest.json").exists()
     done = site.json("rebuild", "warehouse", "--out", "evidence.parquet", index=None)
     table = parquet.read_table("evidence.parquet")
     assert (done["rows"], table.column("positive").to_pylist()) == (1, [1.0])
-    assert "index export" in site.run("rebuild", "none", "--out", "x", index=None, code=2)
+    assert "index export none`" in site.run("rebuild", "none", "--out", "x", index=None, code=2)
+    inside = ("rebuild", "warehouse", "--out", "warehouse/evidence.parquet")
+    assert "lies in the export" in site.run(*inside, index=None, code=2)
+    assert not (site.folder / "warehouse" / "evidence.parquet").exists()
 
 
 def test_what_only_looks_leaves_the_catalog_alone(site):
     before = site.rows()
     site.run("duplicates", code=1)
-    site.run("verify")
+    site.run("verify", code=1)
     site.run("suggest", index=None)
     site.run("foldback", "list")
     site.run("versions", "list", index=None)

@@ -11,10 +11,11 @@ from sqlalchemy import select, update
 from langchain_feedback import FeedbackStore
 from langchain_feedback.errors import ReviewError, UnknownItemError
 from langchain_feedback.index._foldback import job
-from langchain_feedback.index._foldback.gate import Gate, Tally, Vote, tally, wilson_lower
+from langchain_feedback.index._foldback.gate import Gate, Tally, Vote, tally
 from langchain_feedback.index._foldback.mining import derived_id_of, quotes_are_proved
 from langchain_feedback.index.foldback import FoldBackError
-from langchain_feedback.index.writer import PlanChangedError
+from langchain_feedback.index.ledger import TableLedger
+from langchain_feedback.index.writer import IndexBusyError, PlanChangedError, SavedFolder
 from langchain_feedback.loop.review import ReviewQueue
 from langchain_feedback.server.app import create_app
 from langchain_feedback.store.care_schema import care_actions, care_runs, derived, derived_sources
@@ -31,6 +32,7 @@ from tests.unit_tests.index.foldback_kit import (
     SERVER,
     Angles,
     World,
+    empty,
     ids,
     rows,
 )
@@ -461,24 +463,6 @@ class TestTheGate:
         assert plain.run(plain.foldback()).counts == {"refresh": 1}
         assert plain.foldback().list()[0].votes["positive"] == 0
 
-    @given(st.integers(0, 500), st.integers(0, 500))
-    def test_the_bound_is_below_the_share_and_grows_with_either(self, good, bad):
-        votes = good + bad
-        lower = wilson_lower(good, votes)
-        assert 0 <= lower <= (good / votes if votes else 0) + 1e-12
-        assert wilson_lower(good + 1, votes + 1) >= lower - 1e-12
-        assert wilson_lower(good, votes + 1) <= lower + 1e-12
-
-    def test_published_bounds(self):
-        # Newcombe, Statistics in Medicine 17, 1998, table I, method 3.
-        published = {(81, 263): 0.2553, (15, 148): 0.0624, (0, 20): 0.0, (1, 29): 0.0061}
-        for (good, votes), bound in published.items():
-            assert wilson_lower(good, votes) == pytest.approx(bound, abs=5e-5)
-
-    def test_more_good_votes_than_votes_are_refused(self):
-        with pytest.raises(ValueError, match="from 0 to votes"):
-            wilson_lower(2, 1)
-
     @given(
         st.lists(
             st.builds(
@@ -530,8 +514,13 @@ class TestTheReviewQueue:
         assert queue.decide(item, "confirm").state == "decided"
         [entry] = foldback.list()
         assert (entry.status, entry.approved_by) == ("active", "rita")
-        world.run(foldback)
+        # Its question is written by the next run: see `FoldBack`.
+        assert foldback.lookup(MONEY) == []
+        plan = foldback.plan()
+        assert (plan.changes, len(plan.index.add)) == ((), 1)
+        assert foldback.apply(plan.digest).written == 1
         assert ids(foldback.lookup(MONEY)) == ["right"]
+        assert not foldback.plan()
 
     def test_a_yes_can_be_taken_back(self, world):
         queue = self.queue(world)
@@ -684,6 +673,58 @@ class TestAPersonsWord:
             plain.foldback().approve("nothing", "rita")
         with pytest.raises(ValueError, match="name"):
             plain.foldback().reject("nothing", " ")
+
+
+class TestAnIndexThatAnotherProcessSaved:
+    @pytest.fixture
+    def behind(self, plain, tmp_path):
+        """Fold-back with an entry, on an index that another process saved since."""
+        place = tmp_path / "questions"
+
+        def persist():
+            def save(index, folder):
+                index.dump(str(folder / "index"))
+
+            return SavedFolder(place, save).save
+
+        other = plain.foldback(persist=persist())
+        foldback = plain.foldback(vector_store=empty("memory", Angles()), persist=persist())
+        plain.liked()
+        plain.liked(SERVER)
+        plain.run(other)
+        first, second = other.list()
+        other.approve(first.derived_id, "rita")
+        return foldback, second.derived_id
+
+    def test_approving_there_changes_nothing(self, plain, behind):
+        foldback, derived_id = behind
+        before = rows(plain.store)
+        with pytest.raises(IndexBusyError, match="Load the index again"):
+            foldback.approve(derived_id, "rita")
+        assert rows(plain.store) == before
+
+    def test_rejecting_there_holds_all_the_same(self, behind):
+        foldback, _ = behind
+        [active] = foldback.list(status="active")
+        with pytest.raises(IndexBusyError, match="Load the index again"):
+            foldback.reject(active.derived_id, "rita")
+        assert {one.derived_id: one.status for one in foldback.list()}[active.derived_id] == (
+            "rejected"
+        )
+
+    def test_where_another_one_writes_just_now_the_next_run_writes_it(self, plain):
+        foldback = plain.foldback()
+        plain.liked()
+        plain.run(foldback)
+        [entry] = foldback.list()
+        ledger = TableLedger(plain.store, "foldback")
+        assert ledger.claim("somebody", 60)
+        with pytest.raises(IndexBusyError, match="Another writer"):
+            foldback.approve(entry.derived_id, "rita")
+        assert foldback.list()[0].status == "active"
+        ledger.release("somebody")
+        assert plain.run(foldback).written == 1
+        assert ids(foldback.lookup(MONEY)) == ["right"]
 
 
 class TestIds:

@@ -26,7 +26,7 @@ from langchain_feedback.index.managed import ManagedIndex
 from langchain_feedback.index.quality import SCORING_VERSION
 from langchain_feedback.index.versions import IndexRegistry
 from langchain_feedback.store import schema
-from langchain_feedback.store.care_schema import chunk_quality, index_entries, job_leases
+from langchain_feedback.store.care_schema import chunk_quality, derived, index_entries, job_leases
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.schema import chunks
 from langchain_feedback.store.transactions import writing
@@ -276,6 +276,71 @@ def test_another_embedder_of_equal_size_is_an_alarm(light, tmp_path):
     assert (check.status, "embeddings=" in check.why) == ("skipped", True)
     vectors = InMemoryVectorStore(Model("v1"))
     assert looked(light, "embedder", ManagedIndex(vector_store=vectors)).severity is None
+
+
+def test_a_version_that_cannot_be_opened_is_an_alarm(light, tmp_path):
+    index = ManagedIndex(open_version=opener())
+    assert "open_version=" in looked(light, "version").why
+    assert "no version is active" in looked(light, "version", index).why
+    registry = IndexRegistry(light)
+    registry.register("v1", Model("v1"), locator=build(tmp_path, "v1"))
+    registry.ready("v1", open_version=opener(), chunk_count=12)
+    registry.activate("v1", expected=None)
+    assert looked(light, "version", index).ok
+    (tmp_path / "v1.json").unlink()
+    check = looked(light, "version", index)
+    assert (check.severity, check.figures) == ("alarm", {"version": "v1"})
+    assert "FileNotFoundError" in check.why
+    assert "see `version`" in looked(light, "embedder", index).why
+    build(tmp_path, "v1")
+    wrong = ManagedIndex(open_version=lambda _: InMemoryVectorStore(Model("v2")).as_retriever())
+    check = looked(light, "embedder", wrong)
+    assert (check.severity, "'v1'" in check.why) == ("alarm", True)
+    mute = ManagedIndex(open_version=lambda _: ListRetriever(documents=[]))  # it does not tell
+    assert looked(light, "version", mute).ok
+    assert looked(light, "embedder", mute).status == "skipped"
+    # What sync writes is not what is searched, where versions are.
+    vectors = InMemoryVectorStore(Model("v2"))
+    both = ManagedIndex(vector_store=vectors, open_version=opener())
+    assert looked(light, "embedder", both).ok
+
+
+# -- is it known at all
+
+
+def test_an_index_of_which_nothing_is_known_is_a_finding(store):
+    elsewhere = store.scoped("books")
+    written(elsewhere, pages(2))
+    check = looked(store, "known", ManagedIndex(vector_store=empty_index("memory")))
+    assert check.severity == "finding"
+    assert check.why == (
+        "nothing is known of index 'main' in namespace 'default': no write, no catalog; "
+        "other namespaces that hold chunks: 'books'"
+    )
+    assert check_health(store, ManagedIndex()).exit_code == 1
+    bring(store, pages(3))
+    assert looked(store, "known", ManagedIndex(vector_store=empty_index("memory"))).ok
+
+
+def test_another_name_in_the_ledger_is_a_finding_and_that_of_questions_is_none(light):
+    bring(light, pages(3))
+    written(light, pages(3), name="handbook")
+    index = ManagedIndex(vector_store=empty_index("memory"), name="hand-book")
+    check = looked(light, "known", index)
+    assert (check.severity, "but to 'handbook' (3)" in check.why) == ("finding", True)
+    assert looked(light, "known", ManagedIndex()).ok  # it has none to be named
+    with writing(light) as (connection, _):
+        for one in pages(3):
+            row = {"derived_id": one.id, "text": "", "status": "active", "votes": "{}"}
+            connection.execute(insert(derived).values(namespace="default", **row))
+    assert looked(light, "known", index).ok
+
+
+def test_without_a_vector_store_questions_are_enough_to_be_known(light):
+    assert looked(light, "known").severity == "finding"
+    ask(light, [None])
+    assert looked(light, "known").ok
+    assert looked(light, "known", ManagedIndex(vector_store=empty_index("memory"))).severity
 
 
 # -- ledger and vector store
@@ -579,7 +644,9 @@ def test_a_clean_index_is_clean_and_nothing_is_written(light, tmp_path):
     assert dumped() == before
     assert (health.exit_code, health.findings, health.failed) == (0, (), ())
     assert [check.name for check in health.checks] == list(CHECKS)
-    assert {check.name for check in health.skipped} == {"embedder", "top_score", "abstentions"}
+    assert {check.name for check in health.skipped} == {
+        "embedder", "version", "questions", "top_score", "abstentions",
+    }  # fmt: skip
     assert all(check.why for check in health.checks)
 
 
@@ -623,7 +690,12 @@ def test_a_store_that_is_away_fails_what_needs_it_and_raises_nothing(tmp_path):
     health = check_health(store, ManagedIndex())
     store.close()
     assert health.exit_code == 2
-    needless = {"ledger", "leftovers"}  # there is no vector store anyway
+    needless = {
+        "ledger",
+        "leftovers",
+        "version",
+        "questions",
+    }  # the index gives nothing to look at
     assert {check.name for check in health.failed} == set(CHECKS) - needless
     assert "StoreError" in health.get("gated_share").why
 

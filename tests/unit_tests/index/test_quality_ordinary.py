@@ -91,3 +91,8 @@ JUNK = {
 @pytest.mark.parametrize("name", JUNK)
 def test_its_neighbors_are_gated_as_ever(name):
     assert score_chunk(JUNK[name]).gated
+
+
+def test_a_ruler_is_no_fence():
+    assert "broken_fence" not in score_chunk(f"Lesson 1\n\n{'~' * 78}\n\nMove the cursor.").reasons
+    assert "broken_fence" in score_chunk("See:\n\n~~~~python\nimport refunds\n").reasons

@@ -1,7 +1,6 @@
 """Retirement: what goes, what stays whatever is said of it, and how it comes back."""
 
 import json
-import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +11,7 @@ from langchain_core.documents import Document
 from sqlalchemy import func, select
 
 from langchain_feedback import FeedbackRetriever
-from langchain_feedback.index._retirement.rules import Tally, Vote, tally, wilson_upper
+from langchain_feedback.index._retirement.rules import Tally, Vote, tally
 from langchain_feedback.index.catalog import ChunkCatalog
 from langchain_feedback.index.gate import QualityGate
 from langchain_feedback.index.ledger import TableLedger
@@ -424,15 +423,30 @@ def test_all_that_was_taken_away_is_on_record(store):
 def test_a_restored_chunk_is_on_record_and_is_no_candidate_for_90_days(store):
     world = World(store, "memory", *junk_and_good())
     done = world.run()
+    assert done.demoted == ("junk",)
     back = world.retirement.restore(done.run_id, actor="bob")
     first, second = world.retirement.actions()
     assert first.undone_by == second.action_id
     assert (second.action, second.actor, second.run_id) == ("restore", "bob", back.run_id)
     assert not world.retirement.plan()
+    # The gate is one thing, and what people say another: this is about the latter.
+    QualityGate(store).disallow([chunk("junk", JUNK)], actor="bob")
     world.pass_days(89)
     assert not world.retirement.plan()
     world.pass_days(2)
     assert ids(world.retirement.plan().demote) == ["junk"]
+
+
+def test_what_the_gate_took_out_is_allowed_by_whoever_restores_it(any_store):
+    world = World(any_store, "memory", *junk_and_good())
+    gate, bad = QualityGate(any_store), chunk("junk", JUNK)
+    done = world.run()
+    assert gate.hidden([bad]) == {0: ("no_statement", "demoted")}
+    world.retirement.restore(done.run_id, actor="bob")
+    assert gate.hidden([bad]) == {}
+    assert [(one.actor, one.chunks) for one in gate.allowed()] == [("bob", ("junk",))]
+    world.pass_days(91)
+    assert not world.retirement.plan()
 
 
 def test_restoring_twice_is_harmless(store):
@@ -614,29 +628,6 @@ def test_what_is_said_while_a_plan_runs_counts(tmp_path):
 
 
 # -- numbers
-
-
-@given(st.integers(0, 200), st.integers(0, 200), st.floats(0.1, 4))
-def test_the_upper_end_is_above_the_share_and_falls_with_votes_against(good, bad, z):
-    upper = wilson_upper(good, good + bad, z)
-    assert 0 <= upper <= 1
-    if good + bad:
-        assert upper >= good / (good + bad) - 1e-12
-        assert wilson_upper(good, good + bad + 1, z) <= upper + 1e-12
-
-
-@pytest.mark.parametrize(("positive", "votes"), [(0, 20), (3, 30), (7, 50), (20, 20)])
-def test_the_upper_end_solves_the_score_equation(positive, votes):
-    # (share - p)^2 = z^2 p (1 - p) / n, of which the bound is the greater root.
-    upper, z = wilson_upper(positive, votes), 2.58
-    left = (positive / votes - upper) ** 2
-    assert math.isclose(left, z**2 * upper * (1 - upper) / votes, abs_tol=1e-9)
-
-
-def test_impossible_counts_are_refused():
-    for positive, votes in ((3, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="positive is from"):
-            wilson_upper(positive, votes)
 
 
 VOTES = st.lists(

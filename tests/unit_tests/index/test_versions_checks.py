@@ -158,6 +158,31 @@ def test_credited_chunks_must_still_come_up(registry, tmp_path):
     assert made.checks["judged"]["forced"] == ["replay"]
 
 
+def test_what_was_lost_and_of_how_few_is_said_and_kept_without_people_s_words(registry, tmp_path):
+    rated(registry.store, "v1", range(6))
+    with pytest.raises(VersionRefusedError) as refused:
+        rebuilt(registry, tmp_path, as_before(range(4, PAGES)))
+    said = str(refused.value)
+    assert "2 of 6 credited chunks are in the top 3, and 6 of 6 in the active version" in said
+    assert "67 points of a hundred fewer, and at most 2 may be" in said
+    assert "of so few, fewer than 50, one alone is more" in said
+    asked = ", ".join(repr(question(page)) for page in range(3))
+    assert f"lost: {asked} and 1 more; force=True passes this check." in said
+    kept = str(registry.get("v2").checks)
+    assert "67 points" in kept
+    assert question(0) not in kept
+
+
+def test_only_what_may_be_forced_is_said_to_be(registry, tmp_path):
+    registry.register("v2", Model("v2"), locator=build(tmp_path, "v2") | {"model": "other"})
+    with pytest.raises(VersionRefusedError, match="another embedder") as refused:
+        registry.ready("v2", open_version=opener(), chunk_count=PAGES)
+    assert "force" not in str(refused.value)
+    registry.register("v3", Model("v3"), locator=build(tmp_path, "v3"))
+    with pytest.raises(VersionRefusedError, match="below 95 %; force=True passes this check"):
+        registry.ready("v3", open_version=opener(), chunk_count=PAGES - 2)
+
+
 @pytest.mark.parametrize(("lost", "ok"), [(1, True), (2, False)])
 def test_two_points_of_a_hundred_may_be_lost(store, tmp_path, lost, ok):
     pages = range(60)
@@ -175,8 +200,9 @@ def test_two_points_of_a_hundred_may_be_lost(store, tmp_path, lost, ok):
         figures = registry.ready("v2", open_version=opener(), chunk_count=60).checks["replay"]
         assert figures["figures"]["found"] == 59
     else:
-        with pytest.raises(VersionRefusedError, match="58 of 60"):
+        with pytest.raises(VersionRefusedError, match="58 of 60") as refused:
             registry.ready("v2", open_version=opener(), chunk_count=60)
+        assert "so few" not in str(refused.value)
 
 
 def test_what_nobody_credited_is_not_asked_for(registry, tmp_path):

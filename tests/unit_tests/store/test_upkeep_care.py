@@ -18,6 +18,7 @@ from langchain_feedback.store.care_schema import (
     chunk_quality,
     derived,
     index_entries,
+    quality_overrides,
 )
 from langchain_feedback.store.feedback_store import FeedbackStore
 from langchain_feedback.store.schema import metadata
@@ -70,6 +71,20 @@ def test_who_answered_for_a_change_of_the_index_is_forgotten_and_what_was_done_s
     assert "rita" not in everything(world.store)
     assert world.retirement.actions() == [replace(one, actor=None) for one in before]
     assert world.retirement.restore(before[0].run_id, actor="bob").chunks == ("x", "y")
+
+
+def test_who_allowed_a_text_is_forgotten_with_the_reason_and_it_stays_allowed(url):
+    store = FeedbackStore(url)
+    gate, page = QualityGate(store), chunk("x", PRIVATE)
+    gate.score([page, chunk("y", retired.JUNK)])
+    gate.allow([page], actor="rita", reason="I, rita, know her.")
+    gate.allow([chunk("y", retired.JUNK)], actor="bob", reason="A title.")
+    gate.disallow([chunk("y", retired.JUNK)], actor="rita")
+    gate.allow([chunk("y", retired.JUNK)], actor="bob", reason="A title.")
+    store.forget("rita")
+    assert "rita" not in everything(store)
+    assert [(one.actor, one.reason) for one in gate.allowed()] == [(None, ""), ("bob", "A title.")]
+    assert gate.hidden([page]) == {}
 
 
 def test_who_switched_versions_leaves_the_journal_and_a_rollback_still_works(url):
@@ -196,6 +211,43 @@ def test_what_is_known_of_a_text_stays_while_another_chunk_has_it(url):
     assert column(store, chunk_quality, "content_hash") == []
 
 
+def test_that_a_text_is_allowed_is_forgotten_with_the_last_chunk_that_has_it(url):
+    store, elsewhere = FeedbackStore(url), FeedbackStore(url, namespace="elsewhere")
+    page, copy = chunk("a", PRIVATE), chunk("b", PRIVATE)
+    for of, documents in ((store, [page, copy]), (elsewhere, [page])):
+        of.record_trace(f"t {of.namespace}", "Who?", documents)
+        QualityGate(of).allow([page], actor="rita")
+    store.forget_chunks(["a"])
+    [allowed] = QualityGate(store).allowed()
+    assert allowed.chunks == ("b",)
+    store.forget_chunks(["b"])
+    assert QualityGate(store).allowed() == []
+    assert len(QualityGate(elsewhere).allowed()) == 1
+    elsewhere.forget_chunks(["a"])
+    assert allowed.content_hash not in everything(store)
+
+
+def test_that_a_text_is_allowed_is_forgotten_also_where_only_the_ledger_knows_the_chunk(url):
+    store = FeedbackStore(url)
+    pages = [chunk("a", PRIVATE), chunk("b", PRIVATE), *KEPT]
+    writer = IndexWriter(retired.empty_index("memory"), TableLedger(store, "handbook"))
+    writer.apply(writer.plan(pages))
+    QualityGate(store).allow(pages, actor="rita")
+    store.forget_chunks(["a"])
+    assert len(QualityGate(store).allowed()) == 3
+    store.forget_chunks(["b"])
+    assert len(QualityGate(store).allowed()) == 2
+
+
+def test_that_a_restored_text_is_allowed_is_forgotten_with_it(url):
+    world = hidden(url)
+    of_x, _ = world.retirement.actions()
+    world.retirement.restore(of_x.action_id, actor="rita")
+    assert of_x.before["content_hash"] in column(world.store, quality_overrides, "content_hash")
+    world.store.forget_chunks(["x"])
+    assert of_x.before["content_hash"] not in everything(world.store)
+
+
 def test_an_answer_that_rests_on_a_forgotten_chunk_is_kept_no_longer_for_serving(url):
     with FeedbackStore(url, embeddings=folded.Angles()) as store:
         world = folded.World(store)
@@ -233,6 +285,17 @@ def test_pruning_leaves_hidden_what_the_index_may_still_hold(url):
     reasons = QualityGate(world.store).hidden(found)
     assert [one[-1] for one in reasons.values()] == ["retired", "retired", "demoted"]
     assert world.retirement.restore(done.run_id, actor="bob").chunks == ("x", "y")
+
+
+def test_pruning_leaves_allowed_what_a_person_allowed(url):
+    store = FeedbackStore(url)
+    page = chunk("x", PRIVATE)
+    store.record_trace("t", "Who?", [page])
+    QualityGate(store).allow([page], actor="rita", reason="A title.")
+    store.prune(datetime.now(UTC) + LATER)
+    [allowed] = QualityGate(store).allowed()
+    assert (allowed.actor, allowed.reason, allowed.chunks) == ("rita", "A title.", ())
+    assert QualityGate(store).split([page]) == ([page], [])
 
 
 def test_pruning_takes_an_answer_that_waits_with_its_question(url):
