@@ -142,7 +142,7 @@ class ManagedIndex:
         Raises:
             StoreError: If the store cannot be read.
         """
-        from langchain_feedback.index._managed.known import differences  # noqa: PLC0415
+        from langchain_feedback.index._managed.syncing import differences  # noqa: PLC0415
 
         return differences(store, wanted, self.id_field)
 
@@ -153,7 +153,7 @@ class ManagedIndex:
             ValueError: If it brings nothing, and the catalog holds something.
             StoreError: If the store cannot be read or written.
         """
-        from langchain_feedback.index._managed.known import take_down  # noqa: PLC0415
+        from langchain_feedback.index._managed.syncing import take_down  # noqa: PLC0415
 
         take_down(self.catalog(store), self.gate(store), wanted)
 

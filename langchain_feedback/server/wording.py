@@ -68,7 +68,12 @@ VERDICTS = MappingProxyType(
             ("unclear", "3", "Unclear", "They stay held back"),
         ),
         "foldback": (
-            ("confirm", "1", "Serve it", "The answer is right, and its sources say so"),
+            (
+                "confirm",
+                "1",
+                "Serve it",
+                "The answer is right, and its sources say so: the next fold-back run serves them",
+            ),
             ("reject", "2", "Never", "It is not to be served again"),
             ("unclear", "3", "Unclear", "It waits, and is not served"),
         ),
