@@ -14,7 +14,7 @@ demo: $(VENV)/.demo ## Answer questions from the shipped handbook, without a key
 	@$(RUN)/langchain-feedback demo
 
 test: $(VENV)/.dev ## Run all tests and every documented example
-	@$(RUN)/python -m pytest --numprocesses=3 --dist=loadfile
+	@$(RUN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev ## Check style, types and the layering of the packages
 	@$(RUN)/ruff check .
