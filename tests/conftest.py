@@ -1,4 +1,4 @@
-"""How property tests run (without a clock; in CI fewer, the same each time), PostgreSQL."""
+"""How property tests run (without a clock, in CI the same each time), reports, PostgreSQL."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -9,7 +9,7 @@ from hypothesis import settings
 from tests.postgres import Postgres
 
 settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
